@@ -1,0 +1,3 @@
+//! The `switchboard` binary.
+
+fn main() {}
