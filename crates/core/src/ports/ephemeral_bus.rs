@@ -1,0 +1,54 @@
+//! The port for events that are not worth storing: typing, presence, cursors.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+
+use crate::types::{Channel, EphemeralEvent, EventName, Invalid, Payload};
+
+/// Fast events that are gone when nobody listens.
+///
+/// The promise: at most once; in order per publisher and channel; never stored; what was dropped is counted. A slow subscriber loses its
+/// own oldest events and is told how many; it never slows anybody else.
+#[cfg_attr(feature = "mock", mockall::automock)]
+#[async_trait]
+pub trait EphemeralBus: Send + Sync {
+    /// Sends one event to every subscriber on every node, this one included, once each.
+    ///
+    /// Answers when the event is queued, not when it is delivered. Never waits for the transport: a full queue drops the
+    /// oldest event and counts it. [`EphemeralError::Rejected`]: the event breaks a limit; do not retry.
+    async fn publish(
+        &self,
+        channel: &Channel,
+        event: &EventName,
+        payload: &Payload,
+    ) -> Result<(), EphemeralError>;
+
+    /// Starts listening to a channel. Events that local publishers publish after this returned are yielded; those of other
+    /// nodes as soon as their next event is on its way. The stream ends only with the bus.
+    async fn subscribe(&self, channel: &Channel) -> Result<EphemeralStream, EphemeralError>;
+}
+
+/// See [`EphemeralBus::subscribe`].
+pub type EphemeralStream = BoxStream<'static, EphemeralItem>;
+
+/// What an ephemeral subscription yields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EphemeralItem {
+    /// The next event.
+    Event(Arc<EphemeralEvent>),
+    /// This subscriber was too slow: so many events were dropped before the next one.
+    Lagged(u64),
+}
+
+/// Why an ephemeral operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum EphemeralError {
+    /// The event breaks a limit. Do not retry.
+    #[error(transparent)]
+    Rejected(#[from] Invalid),
+    /// The bus was closed. Do not retry.
+    #[error("the ephemeral bus is closed")]
+    Closed,
+}
