@@ -186,7 +186,7 @@ mod tests {
         let dir = tempfile::tempdir_in("/tmp").unwrap();
         let deep = dir.path().join("deep");
         std::fs::create_dir(&deep).unwrap();
-        // tempfile creates 0700.
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).unwrap();
         assert_eq!(
             stranger().obstacle(&deep).unwrap(),
             format!("stranger may not enter {}", dir.path().display())

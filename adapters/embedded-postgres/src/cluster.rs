@@ -110,6 +110,9 @@ pub(crate) fn describe(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::process::Stdio;
+
     use super::*;
 
     #[test]
@@ -126,11 +129,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("postmaster.pid");
         let mut child = std::process::Command::new("sh")
-            .args(["-c", "read -r wait", "sh"])
+            .args(["-c", "echo up; read -r wait", "sh"])
             .arg(dir.path())
-            .stdin(std::process::Stdio::piped())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        // The kernel shows no arguments for an instant while it replaces the program.
+        child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
         std::fs::write(&file, format!("{}\n", child.id())).unwrap();
         forget_stale_postmaster(dir.path());
         assert!(file.exists());

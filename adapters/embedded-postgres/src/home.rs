@@ -49,6 +49,7 @@ impl Home {
         let parent = temporary_dir(&account);
         let root = tempfile::Builder::new()
             .prefix("switchboard-postgres-")
+            .permissions(PermissionsExt::from_mode(0o700))
             .tempdir_in(&parent)
             .map_err(Error::io("create a temporary directory in", &parent))?
             .keep();

@@ -282,7 +282,8 @@ fn last_will(home: &Home) -> LastWill<'_> {
     LastWill {
         signal: if home.is_temporary() { "QUIT" } else { "INT" },
         patience: patience(home),
-        remove: home.is_temporary().then(|| home.path()),
+        home: home.path(),
+        remove: home.is_temporary(),
     }
 }
 

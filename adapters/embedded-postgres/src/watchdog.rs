@@ -26,8 +26,10 @@ pub(crate) struct LastWill<'a> {
     pub(crate) signal: &'static str,
     /// How long PostgreSQL may take before it is killed.
     pub(crate) patience: Duration,
-    /// The directory to remove, if the instance is temporary.
-    pub(crate) remove: Option<&'a Path>,
+    /// The private directory.
+    pub(crate) home: &'a Path,
+    /// Whether the directory goes, too.
+    pub(crate) remove: bool,
 }
 
 /// A running watchdog. Dropping it makes it act.
@@ -48,7 +50,8 @@ impl Watchdog {
             .env("PATH", format!("{path}:/usr/bin:/bin"))
             .args(["-c", SCRIPT, "switchboard-postgres-watchdog", will.signal])
             .arg(will.patience.as_secs().to_string())
-            .arg(will.remove.unwrap_or(Path::new("")))
+            .arg(will.home)
+            .arg(if will.remove { "remove" } else { "keep" })
             .stdin(Stdio::piped());
         let mut child = command.spawn().map_err(Error::io("start the watchdog with", "/bin/sh"))?;
         let pipe = child.stdin.take();

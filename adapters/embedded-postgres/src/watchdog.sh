@@ -6,7 +6,8 @@
 #
 #   $1  how to ask PostgreSQL to stop: INT (fast) or QUIT (immediate)
 #   $2  how many seconds to wait before asking less politely
-#   $3  directory to remove, or nothing
+#   $3  the private directory, which also tells one watchdog from another in `ps`
+#   $4  what to do with it: remove or keep
 
 # Whoever signals all of the owner's children must not take the watchdog along.
 trap '' HUP INT TERM
@@ -74,7 +75,7 @@ if alive; then
     fi
 fi
 
-if [ -n "$3" ]; then
+if [ "$4" = remove ]; then
     # A child that is still exiting may write a last file.
     tries=50
     until rm -rf -- "$3" 2>/dev/null && [ ! -e "$3" ]; do
