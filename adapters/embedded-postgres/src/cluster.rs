@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use crate::account::Account;
 use crate::guarded::{gated, pid_of, spawn, wait_for_exit};
 use crate::home::{Home, postmaster_pid};
-use crate::process::{children_of, signal, signal_all, was_started_with};
+use crate::process::{family_of, signal_all, was_started_with};
 use crate::watchdog::Watchdog;
 use crate::{Error, Installation};
 
@@ -63,10 +63,7 @@ fn initdb(
     let mut child = spawn(command, log, watchdog)?;
     let outcome = wait_for_exit(&mut child, PATIENCE);
     if outcome.is_none() {
-        let pid = pid_of(&child);
-        let children = children_of(pid);
-        signal(pid, Signal::SIGKILL);
-        signal_all(&children, Signal::SIGKILL);
+        signal_all(&family_of(pid_of(&child)), Signal::SIGKILL);
         let _ = child.wait();
     }
     watchdog.relax();

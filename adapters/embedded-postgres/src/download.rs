@@ -54,7 +54,7 @@ async fn install(major: u32, cache: &Path) -> Result<PathBuf, String> {
         ..defaults
     };
     let mut postgresql = PostgreSQL::new(settings);
-    postgresql.setup().await.map_err(|error| with_sources(&error))?;
+    postgresql.setup().await.map_err(|error| format!("{error} ({})", postgresql.settings().releases_url))?;
     Ok(postgresql.settings().binary_dir())
 }
 
@@ -66,18 +66,4 @@ fn cache_dir(account: &Account) -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
     Some(cache.join("switchboard").join("postgresql"))
-}
-
-/// "error sending request" alone helps nobody; the cause is a few sources down.
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -161,7 +161,7 @@ fn versions_in(parent: &Path, start: &str) -> Vec<PathBuf> {
     found.into_iter().map(|(_, dir)| dir).collect()
 }
 
-/// `16` → [16], `9.6` → [9, 6], nothing → [] (an unversioned name). Other names are no versions.
+/// `16` → `[16]`, `9.6` → `[9, 6]`, nothing → `[]` (an unversioned name). Other names are no versions.
 fn version_key(version: &str) -> Option<Vec<u32>> {
     if version.is_empty() {
         return Some(Vec::new());

@@ -14,6 +14,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use rand::RngExt;
 use rand::distr::Alphanumeric;
@@ -84,7 +85,10 @@ impl Home {
             .map_err(Error::io("open", &path))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(Self { root, temporary, _lock: lock }),
-            Err(_) => Err(Error::DataDirInUse { holder: postmaster_pid(&root.join("data")), path: root }),
+            Err((_, Errno::EWOULDBLOCK)) => {
+                Err(Error::DataDirInUse { holder: postmaster_pid(&root.join("data")), path: root })
+            }
+            Err((_, errno)) => Err(Error::io("lock", &path)(errno.into())),
         }
     }
 

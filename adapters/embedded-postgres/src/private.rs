@@ -57,10 +57,12 @@ impl PrivatePostgres {
     /// Every variant of [`Error`] but [`Error::Stopped`]; each says what to do about it. Nothing is left behind.
     pub async fn start(options: Options) -> Result<Self, Error> {
         let Options { data_dir, port, configuration, binaries } = options;
-        let (home, account, choice) = blocking(move || {
+        let (home, account, watchdog, choice) = blocking(move || {
             let (home, account) = Home::open(data_dir.as_deref())?;
+            // First of all, so that a temporary directory does not outlive an owner killed during a long download.
+            let watchdog = Watchdog::spawn(last_will(&home))?;
             let choice = choose(&binaries, home.major(), &account)?;
-            Ok((home, account, choice))
+            Ok((home, account, watchdog, choice))
         })
         .await?;
         let installation = match choice {
@@ -74,18 +76,18 @@ impl PrivatePostgres {
                 })?
             }
         };
-        blocking(move || Self::launch(home, installation, account, port, configuration)).await
+        blocking(move || Self::launch(home, watchdog, installation, account, port, configuration)).await
     }
 
     fn launch(
         home: Home,
+        mut watchdog: Watchdog,
         installation: Installation,
         account: Account,
         port: u16,
         configuration: Vec<(String, String)>,
     ) -> Result<Self, Error> {
         must_match(&home, &installation)?;
-        let mut watchdog = Watchdog::spawn(last_will(&home))?;
         let password = home.password(&account)?;
         let log = home.open_log(&account)?;
         cluster::prepare(&home, &installation, &account, &log, &mut watchdog)?;

@@ -17,9 +17,11 @@ pub(crate) struct Process {
     pub(crate) state: char,
 }
 
-/// The live children of a process. A postmaster is the parent of every process of its instance.
-pub(crate) fn children_of(parent: Pid) -> Vec<Process> {
-    table().into_iter().filter(|process| process.parent == parent && process.state != 'Z').collect()
+/// A process and its children, as far as they are alive. A postmaster's are all the processes of its instance.
+pub(crate) fn family_of(head: Pid) -> Vec<Process> {
+    let mut family = table();
+    family.retain(|process| (process.pid == head || process.parent == head) && process.state != 'Z');
+    family
 }
 
 /// Sends a signal; a process that is gone already is no error, it is what most callers want.
@@ -112,12 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn children_are_found() {
+    fn a_family_is_a_process_and_its_living_children() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-        assert!(children_of(Pid::this()).iter().any(|process| process.pid == pid));
+        let is_family = |pid: Pid| family_of(Pid::this()).iter().any(|process| process.pid == pid);
+        assert!(is_family(Pid::this()));
+        assert!(is_family(pid));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!children_of(Pid::this()).iter().any(|process| process.pid == pid));
+        assert!(!is_family(pid));
     }
 }

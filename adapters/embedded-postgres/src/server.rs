@@ -14,7 +14,7 @@ use crate::account::Account;
 use crate::cluster::{describe, failure};
 use crate::guarded::{POLL, gated, pid_of, spawn, wait_for_exit};
 use crate::home::{Home, postmaster_pid};
-use crate::process::{children_of, signal, signal_all};
+use crate::process::{family_of, signal, signal_all};
 use crate::watchdog::Watchdog;
 use crate::{Error, Installation, StopMode, port};
 
@@ -132,34 +132,30 @@ impl Server {
             }
             tracing::warn!(pid = %self.pid(), signal = %how, "PostgreSQL did not stop in time");
         }
-        let children = children_of(self.pid());
-        signal(self.pid(), Signal::SIGKILL);
-        signal_all(&children, Signal::SIGKILL);
+        signal_all(&family_of(self.pid()), Signal::SIGKILL);
         wait_for_exit(&mut self.child, IMMEDIATE_WITHIN)
             .map(|_| ())
             .ok_or_else(|| Error::WillNotDie { pid: self.pid().as_raw() })
     }
 
-    /// Stops every process of the instance in its tracks, the postmaster first so that no new one appears.
+    /// Stops every process of the instance in its tracks, and returns when none moves any more.
     pub(crate) fn freeze(&self) {
-        // Signals take effect when their target is next scheduled; return when nothing runs any more.
+        // Until its own signal takes effect, the postmaster may still start another child.
         let deadline = Instant::now() + Duration::from_secs(2);
-        signal(self.pid(), Signal::SIGSTOP);
         loop {
-            let moving: Vec<_> =
-                children_of(self.pid()).into_iter().filter(|process| process.state != 'T').collect();
-            signal_all(&moving, Signal::SIGSTOP);
+            let mut moving = family_of(self.pid());
+            moving.retain(|process| process.state != 'T');
             if moving.is_empty() || Instant::now() > deadline {
                 return;
             }
-            std::thread::sleep(POLL);
+            signal_all(&moving, Signal::SIGSTOP);
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
     /// Undoes [`freeze`](Self::freeze), and any SIGSTOP from elsewhere.
     pub(crate) fn thaw(&self) {
-        signal_all(&children_of(self.pid()), Signal::SIGCONT);
-        signal(self.pid(), Signal::SIGCONT);
+        signal_all(&family_of(self.pid()), Signal::SIGCONT);
     }
 
     /// As `pg_ctl` does: the postmaster writes its state into the 8th line of its lock file.

@@ -2,6 +2,7 @@
 //!
 //! Owners that are to be killed are runs of the example `private_postgres`. As root, the same stories are also told for
 //! an ordinary user.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may stop at the first surprise")]
 
 mod life;
 mod owner;
