@@ -1,1 +1,206 @@
-//! Placeholder.
+//! Switchboard's registry and buses over PostgreSQL.
+//!
+//! [`Postgres::connect`] migrates the schema, makes sure that LISTEN works on the route it was given, and starts the tasks behind
+//! the three ports. It tries once: [`PostgresError::is_transient`] says whether trying again may help.
+//!
+//! A node holds [four connections](PostgresConfig::DEDICATED_CONNECTIONS) and opens up to
+//! [`pool_size`](PostgresConfig::pool_size) more when needed. Each has one purpose, shown in its `application_name`
+//! (`switchboard registry NODE`, `listener`, `durable`, `ephemeral`, `pool`), and none can hold up another's:
+//!
+//! | connection | used for | when it is lost |
+//! |---|---|---|
+//! | registry | renewals; holds the advisory lock of the node id | reopened with the next renewal, well inside the lease |
+//! | listener | LISTEN, nothing else | reopened with back-off; missed events are filled from the log |
+//! | durable | publishing durable events | reopened with the next batch |
+//! | ephemeral | publishing ephemeral events, `synchronous_commit = off` | reopened; events older than 5 s are dropped and counted |
+//! | pool | history, members | reopened when needed |
+
+mod config;
+pub mod doctor;
+mod dsn;
+mod durable;
+mod ephemeral;
+mod error;
+mod hints;
+mod listener;
+mod pool;
+mod registry;
+mod route;
+pub mod schema;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use switchboard_core::health::HealthRegistry;
+use switchboard_core::ports::{DurableBus, EphemeralBus, Registry};
+use switchboard_core::stats::StatsRegistry;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+pub use config::PostgresConfig;
+pub use dsn::Dsn;
+pub use error::PostgresError;
+pub use schema::SchemaName;
+
+use durable::PostgresDurable;
+use ephemeral::PostgresEphemeral;
+use hints::Hints;
+use listener::{Listener, ListenerState, Sink};
+use pool::Pool;
+use registry::PostgresRegistry;
+use route::Route;
+
+/// Longest wait for the last events to leave when closing.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// One node's connection to PostgreSQL: the three ports and the tasks behind them.
+///
+/// Dropping it stops the tasks at once; [`close`](Self::close) lets them finish.
+pub struct Postgres {
+    registry: Arc<PostgresRegistry>,
+    durable: Arc<PostgresDurable>,
+    ephemeral: Arc<PostgresEphemeral>,
+    pool: Pool,
+    publishing: Tasks,
+    listening: Tasks,
+}
+
+impl Postgres {
+    /// Connects, creates or upgrades the schema, starts listening. Adds its gauges and checks to `stats` and `health`.
+    pub async fn connect(
+        config: PostgresConfig,
+        stats: &StatsRegistry,
+        health: &HealthRegistry,
+    ) -> Result<Self, PostgresError> {
+        let PostgresConfig { dsn, session_dsn, schema, node_id, pool_size, limits } = config;
+        let route = Route::new(dsn.clone(), node_id.clone());
+        let session_route = session_dsn.map_or_else(|| route.clone(), |dsn| Route::new(dsn, node_id));
+
+        let mut connection = session_route.connect("migrate").await?;
+        schema::migrate(&mut connection, &schema).await?;
+        drop(connection);
+
+        let pool = Pool::new(route.clone(), pool_size);
+        let (publisher, durable_worker) = durable::Publisher::new(route.clone(), &schema);
+        let durable = Arc::new(PostgresDurable::new(&schema, pool.clone(), publisher, limits));
+        let (outbox, ephemeral_worker) = ephemeral::PublisherWorker::new(route, &schema);
+        let ephemeral = Arc::new(PostgresEphemeral::new(&schema, outbox, limits));
+        let hints = Arc::new(Hints::new(&schema));
+        let registry = PostgresRegistry::new(session_route.clone(), pool.clone(), &schema, hints.receiver());
+
+        let state = ListenerState::new();
+        let sinks: Vec<Arc<dyn Sink>> = vec![hints, durable.clone(), ephemeral.clone()];
+        let listener = Listener::new(session_route, &schema, sinks, state.clone());
+        let session = listener.open().await?;
+
+        let published = durable_worker.published.clone();
+        let postgres = Self {
+            registry: Arc::new(registry),
+            durable: durable.clone(),
+            ephemeral,
+            pool,
+            publishing: Tasks::start(|tasks, stop| {
+                tasks.spawn(durable_worker.run(stop.clone()));
+                tasks.spawn(ephemeral_worker.run(stop));
+            }),
+            listening: Tasks::start(|tasks, stop| {
+                tasks.spawn(listener.run(session, stop.clone()));
+                tasks.spawn(durable.watch_heads(stop));
+            }),
+        };
+        postgres.show(stats, health, state, published);
+        Ok(postgres)
+    }
+
+    /// The registry.
+    pub fn registry(&self) -> Arc<dyn Registry> {
+        self.registry.clone()
+    }
+
+    /// The durable bus.
+    pub fn durable(&self) -> Arc<dyn DurableBus> {
+        self.durable.clone()
+    }
+
+    /// The ephemeral bus.
+    pub fn ephemeral(&self) -> Arc<dyn EphemeralBus> {
+        self.ephemeral.clone()
+    }
+
+    /// Sends what was accepted, ends all subscriptions, closes all connections. Takes a few seconds at most, whatever
+    /// the server does. The node must have left before: its lock goes with the registry's session.
+    pub async fn close(mut self) {
+        self.ephemeral.close();
+        self.publishing.finish(FLUSH).await;
+        self.listening.finish(Duration::from_millis(500)).await;
+        self.durable.close();
+        self.registry.close().await;
+        self.pool.close().await;
+    }
+
+    fn show(
+        &self,
+        stats: &StatsRegistry,
+        health: &HealthRegistry,
+        listener: ListenerState,
+        published: switchboard_core::stats::Counter,
+    ) {
+        let durable = Arc::clone(&self.durable);
+        stats.gauge("durable", move || {
+            json!({
+                "published_total": published.get(),
+                "subscribers": durable.subscribers(),
+                "foreign_notifications_total": durable.foreign.get(),
+            })
+        });
+        let ephemeral = Arc::clone(&self.ephemeral);
+        stats.gauge("ephemeral", move || {
+            let outbox = ephemeral.outbox();
+            json!({
+                "transport": "pg",
+                "published_total": outbox.published.get(),
+                "received_total": ephemeral.received.get(),
+                "dropped_total": outbox.dropped.get(),
+                "lagged_total": ephemeral.lagged().get(),
+                "backlog": outbox.backlog(),
+                "subscribers": ephemeral.subscribers(),
+                "foreign_notifications_total": ephemeral.foreign.get(),
+            })
+        });
+        let pool = self.pool.clone();
+        let state = listener.clone();
+        stats.gauge("postgres", move || {
+            let (in_use, idle) = pool.usage();
+            json!({
+                "pool_in_use": in_use,
+                "pool_idle": idle,
+                "notifications_total": state.received.get(),
+                "listener_sessions_total": state.sessions.get(),
+            })
+        });
+        health.check("listener", move || listener.condition());
+    }
+}
+
+/// Tasks that stop together.
+struct Tasks {
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Tasks {
+    fn start(spawn: impl FnOnce(&mut JoinSet<()>, CancellationToken)) -> Self {
+        let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
+        spawn(&mut tasks, stop.clone());
+        Self { stop, tasks }
+    }
+
+    /// Asks the tasks to stop and waits; what is not done by then is aborted.
+    async fn finish(&mut self, patience: Duration) {
+        self.stop.cancel();
+        let _ = timeout(patience, async { while self.tasks.join_next().await.is_some() {} }).await;
+        self.tasks.shutdown().await;
+    }
+}

@@ -20,15 +20,20 @@ impl Payload {
     /// Deepest nesting of arrays and objects; the limit most JSON parsers share.
     pub const MAX_DEPTH: usize = 127;
 
-    /// Checks that `text` is one JSON value.
+    /// Checks that `text` is one JSON value. White space around the value is not part of it and is dropped.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         if depth(text) > Self::MAX_DEPTH {
             return Err(Invalid::new("payload", text, "must not nest arrays and objects deeper than 127"));
         }
         match serde_json::from_str::<&RawValue>(text) {
-            Ok(_) => Ok(Self(Arc::from(text))),
+            Ok(raw) => Ok(Self::from_raw(raw)),
             Err(error) => Err(Invalid::new("payload", text, format!("must be JSON ({error})"))),
         }
+    }
+
+    /// Wraps JSON that has been parsed already, whatever its depth: what a store holds must be delivered.
+    pub fn from_raw(raw: &RawValue) -> Self {
+        Self(Arc::from(raw.get()))
     }
 
     /// The text as published.

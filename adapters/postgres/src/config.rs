@@ -1,0 +1,46 @@
+//! What the adapter needs to know.
+
+use switchboard_core::types::{NodeId, PayloadLimits};
+
+use crate::dsn::Dsn;
+use crate::schema::SchemaName;
+
+/// How to reach PostgreSQL and how to use it.
+#[derive(Debug, Clone)]
+pub struct PostgresConfig {
+    /// Where PostgreSQL is.
+    pub dsn: Dsn,
+    /// A direct route for the two sessions that must not go through a transaction pooler (LISTEN, and renewals with
+    /// their advisory lock), if `dsn` does.
+    pub session_dsn: Option<Dsn>,
+    /// The schema that holds the cluster.
+    pub schema: SchemaName,
+    /// Shown in `application_name`, so that an operator can tell whose connections these are.
+    pub node_id: NodeId,
+    /// Connections for reading history and members, opened when needed. At least 1.
+    pub pool_size: u32,
+    /// Largest payloads that are accepted.
+    pub limits: PayloadLimits,
+}
+
+impl PostgresConfig {
+    /// Connections a node always holds: renewals, LISTEN, durable publishing, ephemeral publishing.
+    pub const DEDICATED_CONNECTIONS: u32 = 4;
+
+    /// The defaults: schema `switchboard`, a pool of one.
+    pub fn new(dsn: Dsn, node_id: NodeId) -> Self {
+        Self {
+            dsn,
+            session_dsn: None,
+            schema: SchemaName::default(),
+            node_id,
+            pool_size: 1,
+            limits: PayloadLimits::default(),
+        }
+    }
+
+    /// Most connections a node opens.
+    pub fn max_connections(&self) -> u32 {
+        Self::DEDICATED_CONNECTIONS + self.pool_size.max(1)
+    }
+}

@@ -1,0 +1,228 @@
+//! Reads the stored events: pages after a position, and heads.
+//!
+//! One statement per page, so that head, anchor and events come from one snapshot. What a position means against them is
+//! decided by [`place`], a pure function.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::value::RawValue;
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Row, SqlSafeStr, SqlStr};
+use switchboard_core::fanout::EventLog;
+use switchboard_core::ports::{DurableError, History};
+use switchboard_core::types::{Channel, DurableEvent, Epoch, EventName, Payload, Position};
+
+use super::unavailable;
+use crate::error::PostgresError;
+use crate::pool::Pool;
+use crate::schema::SchemaName;
+
+/// A page ends after so many bytes of payload, whatever its limit: a subscriber costs bounded memory.
+const PAGE_BYTES: i64 = 4 * 1024 * 1024;
+
+/// Most events of one page.
+const PAGE_MAX: usize = 10_000;
+
+pub(super) struct Log {
+    pool: Pool,
+    page: SqlStr,
+    heads: SqlStr,
+}
+
+impl Log {
+    pub(super) fn new(schema: &SchemaName, pool: Pool) -> Self {
+        let sql = |template: &str| {
+            AssertSqlSafe(Arc::<str>::from(template.replace("{schema}", schema.as_str()))).into_sql_str()
+        };
+        Self {
+            pool,
+            page: sql(r#"WITH head AS (SELECT epoch, seq FROM "{schema}".channel_head WHERE channel = $1),
+                   anchor AS (SELECT epoch FROM "{schema}".event_log WHERE channel = $1 AND seq = $2),
+                   oldest AS (SELECT epoch, seq FROM "{schema}".event_log WHERE channel = $1 ORDER BY seq LIMIT 1),
+                   candidates AS (
+                       SELECT seq, epoch, event, payload::text AS payload, created_at,
+                              sum(octet_length(payload::text)) OVER (ORDER BY seq) - octet_length(payload::text) AS before
+                       FROM (SELECT * FROM "{schema}".event_log WHERE channel = $1 AND seq > $2 ORDER BY seq LIMIT $3) e
+                   ),
+                   page AS (SELECT * FROM candidates WHERE before < $4)
+                   SELECT "{schema}".epoch() AS now, head.epoch AS head_epoch, head.seq AS head_seq, anchor.epoch AS anchor,
+                          oldest.epoch AS oldest_epoch, oldest.seq AS oldest_seq,
+                          page.seq, page.epoch, page.event, page.payload, page.created_at
+                   FROM (SELECT) one LEFT JOIN head ON true LEFT JOIN anchor ON true LEFT JOIN oldest ON true
+                        LEFT JOIN page ON true
+                   ORDER BY page.seq"#),
+            heads: sql(r#"SELECT "{schema}".epoch() AS now, h.channel, h.epoch, h.seq
+                   FROM (SELECT) one LEFT JOIN "{schema}".channel_head h ON h.channel = ANY($1)"#),
+        }
+    }
+
+    /// Where a channel stands: seq 0 of the current epoch if nothing was ever written to it.
+    pub(super) async fn head(&self, channel: &Channel) -> Result<Position, PostgresError> {
+        let (now, mut heads) = self.heads(std::slice::from_ref(channel)).await?;
+        Ok(heads.pop().map_or(Position::new(now, 0), |(_, head)| head))
+    }
+
+    /// The current epoch, and where those of `channels` stand that were ever written to.
+    pub(super) async fn heads(
+        &self,
+        channels: &[Channel],
+    ) -> Result<(Epoch, Vec<(String, Position)>), PostgresError> {
+        let names: Vec<&str> = channels.iter().map(Channel::as_str).collect();
+        let rows = self.pool.fetch_all(sqlx::query(self.heads.clone()).bind(names)).await?;
+        let now = rows.first().map(|row| row.try_get("now")).transpose()?.unwrap_or_default();
+        let mut heads = Vec::with_capacity(rows.len());
+        for row in &rows {
+            if let Some(head) = position(row, "epoch", "seq")? {
+                heads.push((row.try_get("channel")?, head));
+            }
+        }
+        Ok((epoch(now), heads))
+    }
+
+    async fn page(
+        &self,
+        channel: &Channel,
+        after: Option<Position>,
+        limit: usize,
+    ) -> Result<History, PostgresError> {
+        let seq = after.map_or(0, |after| after.seq.min(Position::MAX_SEQ));
+        let query = sqlx::query(self.page.clone())
+            .bind(channel.as_str())
+            .bind(i64::try_from(seq).unwrap_or(i64::MAX))
+            .bind(i64::try_from(limit.clamp(1, PAGE_MAX)).unwrap_or(i64::MAX))
+            .bind(PAGE_BYTES);
+        let rows = self.pool.fetch_all(query).await?;
+        let Some(first) = rows.first() else { return Ok(History::Page(Vec::new())) };
+        let log = LogEnds {
+            head: position(first, "head_epoch", "head_seq")?
+                .unwrap_or(Position::new(epoch(first.try_get("now")?), 0)),
+            oldest: position(first, "oldest_epoch", "oldest_seq")?,
+            anchor: first.try_get::<Option<i64>, _>("anchor")?.map(epoch),
+        };
+        match after.map_or(Place::Inside, |after| place(after, &log)) {
+            Place::Inside => {}
+            Place::Pruned { oldest } => return Ok(History::Pruned { oldest }),
+            Place::Foreign => return Ok(History::Reset { head: log.head }),
+        }
+        let mut events = Vec::with_capacity(rows.len());
+        for row in &rows {
+            if let Some(position) = position(row, "epoch", "seq")? {
+                events.push(Arc::new(event(channel, position, row)?));
+            }
+        }
+        Ok(History::Page(events))
+    }
+}
+
+#[async_trait]
+impl EventLog for Log {
+    async fn read(
+        &self,
+        channel: &Channel,
+        after: Option<Position>,
+        limit: usize,
+    ) -> Result<History, DurableError> {
+        self.page(channel, after, limit).await.map_err(unavailable)
+    }
+}
+
+/// What one snapshot shows of a channel's log.
+struct LogEnds {
+    head: Position,
+    oldest: Option<Position>,
+    /// Epoch of the event at the very `seq` that is asked about.
+    anchor: Option<Epoch>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// What follows it follows without a gap.
+    Inside,
+    /// Events between it and `oldest` are gone.
+    Pruned { oldest: Position },
+    /// It names an event of a history that is not this one.
+    Foreign,
+}
+
+/// Where `after` stands. The pair must be in the log; where pruning took the proof away, the number alone decides.
+fn place(after: Position, log: &LogEnds) -> Place {
+    let at_head = after.seq == log.head.seq;
+    let proof = if at_head { Some(log.head.epoch) } else { log.anchor };
+    // Before the first event a position is the same in every history.
+    if after.seq > 0 && (after.seq > log.head.seq || proof.is_some_and(|epoch| epoch != after.epoch)) {
+        return Place::Foreign;
+    }
+    let next_written = log.head.next();
+    let oldest = log.oldest.unwrap_or(next_written);
+    if !at_head && oldest.seq > after.seq + 1 { Place::Pruned { oldest } } else { Place::Inside }
+}
+
+fn event(channel: &Channel, position: Position, row: &PgRow) -> Result<DurableEvent, PostgresError> {
+    let payload: &str = row.try_get("payload")?;
+    let raw: &RawValue = serde_json::from_str(payload).map_err(foreign)?;
+    Ok(DurableEvent {
+        channel: channel.clone(),
+        position,
+        event: EventName::parse(row.try_get("event")?).map_err(foreign)?,
+        payload: Payload::from_raw(raw),
+        created_at: row.try_get("created_at")?,
+    })
+}
+
+fn position(row: &PgRow, epoch_column: &str, seq_column: &str) -> Result<Option<Position>, PostgresError> {
+    let bits: Option<i64> = row.try_get(epoch_column)?;
+    let seq: Option<i64> = row.try_get(seq_column)?;
+    Ok(bits.zip(seq).and_then(|(bits, seq)| Some(Position::new(epoch(bits), u64::try_from(seq).ok()?))))
+}
+
+/// The same 64 bits, signed in PostgreSQL.
+fn epoch(bits: i64) -> Epoch {
+    Epoch::from_bits(bits.cast_unsigned())
+}
+
+/// The table's own checks should have refused it.
+fn foreign(error: impl std::fmt::Display) -> PostgresError {
+    PostgresError::Unsuitable(format!("event_log holds an event that cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: Epoch = Epoch::from_bits(1);
+    const NEW: Epoch = Epoch::from_bits(2);
+
+    fn ends(head: Position, oldest: Option<Position>, anchor: Option<Epoch>) -> LogEnds {
+        LogEnds { head, oldest, anchor }
+    }
+
+    #[test]
+    fn a_position_in_the_log_is_inside_and_before_the_first_event_is_so_in_every_epoch() {
+        let log = ends(Position::new(OLD, 9), Some(Position::new(OLD, 1)), Some(OLD));
+        assert_eq!(place(Position::new(OLD, 5), &log), Place::Inside);
+        assert_eq!(place(Position::new(OLD, 9), &log), Place::Inside);
+        let log = ends(Position::new(OLD, 9), Some(Position::new(OLD, 1)), None);
+        assert_eq!(place(Position::new(NEW, 0), &log), Place::Inside);
+        assert_eq!(place(Position::new(OLD, 0), &ends(Position::new(NEW, 0), None, None)), Place::Inside);
+    }
+
+    #[test]
+    fn pruned_history_names_the_oldest_that_remains_or_comes_next() {
+        let log = ends(Position::new(OLD, 9), Some(Position::new(OLD, 6)), None);
+        assert_eq!(place(Position::new(OLD, 3), &log), Place::Pruned { oldest: Position::new(OLD, 6) });
+        assert_eq!(place(Position::new(OLD, 5), &log), Place::Inside, "nothing is missing between 5 and 6");
+        let empty = ends(Position::new(OLD, 9), None, None);
+        assert_eq!(place(Position::new(OLD, 3), &empty), Place::Pruned { oldest: Position::new(OLD, 10) });
+        assert_eq!(place(Position::new(OLD, 0), &empty), Place::Pruned { oldest: Position::new(OLD, 10) });
+        assert_eq!(place(Position::new(OLD, 9), &empty), Place::Inside);
+    }
+
+    #[test]
+    fn a_pair_that_is_not_in_the_log_is_foreign_even_if_its_number_is() {
+        let log = ends(Position::new(NEW, 9), Some(Position::new(OLD, 1)), Some(NEW));
+        assert_eq!(place(Position::new(OLD, 8), &log), Place::Foreign);
+        assert_eq!(place(Position::new(OLD, 9), &log), Place::Foreign);
+        assert_eq!(place(Position::new(NEW, 10), &log), Place::Foreign);
+    }
+}

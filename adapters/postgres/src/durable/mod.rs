@@ -1,0 +1,173 @@
+//! The durable bus: an event log, a head per channel, and a doorbell.
+//!
+//! Publishing takes the next `seq` under the row lock of the channel's head, so that commit order is `seq` order and there are no gaps
+//! to guess about. NOTIFY is only a doorbell: it carries events inline where they fit and positions where not, and every
+//! subscription fills what is missing from the log. So neither a lost, repeated nor truncated notification can lose or repeat an event.
+//!
+//! Heads are looked at when a LISTEN session begins and on a slow tick, which finds what no notification announced.
+
+mod doorbell;
+mod log;
+mod publisher;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use switchboard_core::fanout::{DURABLE_MAILBOX, EventLog, Fanout, Live, durable_stream};
+use switchboard_core::ports::{DurableBus, DurableError, DurableStream, History, StartFrom};
+use switchboard_core::stats::Counter;
+use switchboard_core::types::{Channel, Epoch, EventName, Payload, PayloadLimits, Position};
+use tokio::sync::Notify;
+use tokio::time::{Instant, interval_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::error::PostgresError;
+use crate::listener::Sink;
+use crate::pool::Pool;
+use crate::schema::SchemaName;
+use doorbell::Ring;
+use log::Log;
+pub(crate) use publisher::Publisher;
+
+/// How often heads are looked at although nothing was announced.
+const SAFETY_TICK: Duration = Duration::from_secs(10);
+
+/// Pause after a look that failed.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// The `DurableBus` of one node.
+pub(crate) struct PostgresDurable {
+    fanout: Fanout<Live>,
+    log: Arc<Log>,
+    publisher: Publisher,
+    limits: PayloadLimits,
+    notify_channel: String,
+    listening: Notify,
+    /// Notifications that no node wrote.
+    pub(crate) foreign: Counter,
+}
+
+impl PostgresDurable {
+    pub(crate) fn new(schema: &SchemaName, pool: Pool, publisher: Publisher, limits: PayloadLimits) -> Self {
+        Self {
+            fanout: Fanout::new(DURABLE_MAILBOX),
+            log: Arc::new(Log::new(schema, pool)),
+            publisher,
+            limits,
+            notify_channel: format!("{schema}.durable"),
+            listening: Notify::new(),
+            foreign: Counter::default(),
+        }
+    }
+
+    pub(crate) fn subscribers(&self) -> usize {
+        self.fanout.subscribers()
+    }
+
+    pub(crate) fn close(&self) {
+        self.fanout.close();
+    }
+
+    /// Looks at the heads of all channels somebody listens to, until cancelled.
+    pub(crate) async fn watch_heads(self: Arc<Self>, stop: CancellationToken) {
+        stop.run_until_cancelled(async {
+            let mut tick = interval_at(Instant::now() + SAFETY_TICK, SAFETY_TICK);
+            let mut epoch = None;
+            loop {
+                tokio::select! {
+                    () = self.listening.notified() => {}
+                    _ = tick.tick() => {}
+                }
+                while let Err(error) = self.look_at_heads(&mut epoch).await {
+                    debug!(%error, "cannot look at channel heads yet");
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+            }
+        })
+        .await;
+    }
+
+    async fn look_at_heads(&self, epoch: &mut Option<Epoch>) -> Result<(), PostgresError> {
+        let wanted = self.fanout.wanted();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let (now, heads) = self.log.heads(&wanted).await?;
+        if epoch.replace(now).is_some_and(|before| before != now) {
+            warn!("PostgreSQL has a new history (failover or restore): every subscription asks the log");
+            self.fanout.deliver_to_all(&Live::Verify);
+        }
+        for (channel, head) in heads {
+            self.fanout.deliver(&channel, &Live::Head(head));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl DurableBus for PostgresDurable {
+    async fn publish(
+        &self,
+        channel: &Channel,
+        event: &EventName,
+        payload: &Payload,
+    ) -> Result<Position, DurableError> {
+        payload.within(self.limits.durable)?;
+        self.publisher.publish(channel.clone(), event.clone(), payload.clone()).await
+    }
+
+    async fn subscribe(&self, channel: &Channel, from: StartFrom) -> Result<DurableStream, DurableError> {
+        // Before the head is read: what commits in between waits in the mailbox.
+        let live = self.fanout.subscribe(channel);
+        let (last, verify) = match from {
+            StartFrom::Now => (Some(self.log.head(channel).await.map_err(unavailable)?), false),
+            StartFrom::After(position) => (Some(position), true),
+            StartFrom::Oldest => (None, true),
+        };
+        Ok(durable_stream(self.log.clone(), live, last, verify))
+    }
+
+    async fn history(
+        &self,
+        channel: &Channel,
+        after: Option<Position>,
+        limit: usize,
+    ) -> Result<History, DurableError> {
+        self.log.read(channel, after, limit).await
+    }
+}
+
+impl Sink for PostgresDurable {
+    fn notify_channel(&self) -> &str {
+        &self.notify_channel
+    }
+
+    fn notified(&self, text: &str) {
+        let understood = doorbell::read(text, |channel, ring| {
+            if !self.fanout.is_wanted(channel) {
+                return;
+            }
+            match ring {
+                Ring::Head(head) => self.fanout.deliver(channel, &Live::Head(head)),
+                Ring::Event(event) => match event() {
+                    Some(event) => self.fanout.deliver(channel, &Live::Event(Arc::new(event))),
+                    None => 0,
+                },
+            };
+        });
+        if !understood {
+            self.foreign.increment();
+            debug!("ignored a notification that is no doorbell");
+        }
+    }
+
+    fn listening(&self) {
+        self.listening.notify_one();
+    }
+}
+
+fn unavailable(error: PostgresError) -> DurableError {
+    DurableError::Unavailable(error.into_cause())
+}

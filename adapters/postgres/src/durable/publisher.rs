@@ -1,0 +1,164 @@
+//! Writes events, on a connection of its own, in batches that form while the one before commits.
+//!
+//! An idle bus adds no delay: the first event leaves at once, and what arrives meanwhile leaves together. One round trip and one
+//! commit per batch, because NOTIFY serialises commits and an fsync costs the same for one event as for hundreds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Row, SqlSafeStr, SqlStr};
+use switchboard_core::ports::{Cause, DurableError};
+use switchboard_core::stats::Counter;
+use switchboard_core::types::{Channel, Epoch, EventName, Invalid, Payload, Position};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::error::PostgresError;
+use crate::route::{Route, within};
+use crate::schema::SchemaName;
+
+/// Publishers that may wait at once; further ones wait for a place.
+const QUEUE: usize = 1024;
+/// Most events and bytes of one batch.
+const BATCH: (usize, usize) = (500, 4 * 1024 * 1024);
+/// Longest wait for a batch to commit.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The side that publishers hold.
+pub(crate) struct Publisher {
+    queue: mpsc::Sender<Request>,
+}
+
+struct Request {
+    channel: Channel,
+    event: EventName,
+    payload: Payload,
+    answer: oneshot::Sender<Result<Position, DurableError>>,
+}
+
+impl Publisher {
+    pub(crate) fn new(route: Route, schema: &SchemaName) -> (Self, PublisherWorker) {
+        let (queue, requests) = mpsc::channel(QUEUE);
+        let text = format!("SELECT epoch, seq FROM \"{schema}\".publish_batch($1, $2, $3::text[]::json[])");
+        let worker = PublisherWorker {
+            route,
+            requests,
+            connection: None,
+            publish: AssertSqlSafe(Arc::<str>::from(text)).into_sql_str(),
+            published: Counter::default(),
+        };
+        (Self { queue }, worker)
+    }
+
+    pub(crate) async fn publish(
+        &self,
+        channel: Channel,
+        event: EventName,
+        payload: Payload,
+    ) -> Result<Position, DurableError> {
+        let (answer, answered) = oneshot::channel();
+        self.queue.send(Request { channel, event, payload, answer }).await.map_err(|_| closed())?;
+        answered.await.map_err(|_| closed())?
+    }
+}
+
+/// The side that owns the connection.
+pub(crate) struct PublisherWorker {
+    route: Route,
+    requests: mpsc::Receiver<Request>,
+    connection: Option<PgConnection>,
+    publish: SqlStr,
+    pub(crate) published: Counter,
+}
+
+impl PublisherWorker {
+    /// Publishes until cancelled, and then whatever was accepted before that.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut batch = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                received = self.requests.recv() => match received {
+                    Some(request) => batch.push(request),
+                    None => return,
+                },
+                () = stop.cancelled(), if !self.requests.is_closed() => {
+                    self.requests.close();
+                    continue;
+                }
+            }
+            let mut bytes = 0;
+            while batch.len() < BATCH.0 && bytes < BATCH.1 {
+                let Ok(request) = self.requests.try_recv() else { break };
+                bytes += request.payload.len();
+                batch.push(request);
+            }
+            self.publish(std::mem::take(&mut batch)).await;
+        }
+    }
+
+    async fn publish(&mut self, batch: Vec<Request>) {
+        match self.store(&batch).await {
+            Ok(positions) => {
+                self.published.add(positions.len() as u64);
+                for (request, position) in batch.into_iter().zip(positions) {
+                    // A publisher that no longer waits has its event all the same.
+                    let _ = request.answer.send(Ok(position));
+                }
+            }
+            // The server refused the statement as a whole and nothing was stored. If one event is to blame, it fails alone.
+            Err(error) if batch.len() > 1 && error.sqlstate().is_some() && self.connection.is_some() => {
+                warn!(%error, events = batch.len(), "a batch failed, publishing its events one by one");
+                for request in batch {
+                    Box::pin(self.publish(vec![request])).await;
+                }
+            }
+            Err(error) => {
+                for request in batch {
+                    let _ = request.answer.send(Err(failure(&error, &request.payload)));
+                }
+            }
+        }
+    }
+
+    async fn store(&mut self, batch: &[Request]) -> Result<Vec<Position>, PostgresError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.route.connect("durable").await?,
+        };
+        let channels: Vec<&str> = batch.iter().map(|request| request.channel.as_str()).collect();
+        let events: Vec<&str> = batch.iter().map(|request| request.event.as_str()).collect();
+        let payloads: Vec<&str> = batch.iter().map(|request| request.payload.as_str()).collect();
+        let query = sqlx::query(self.publish.clone()).bind(channels).bind(events).bind(payloads);
+        let result = within(LIMIT, query.fetch_all(&mut connection)).await;
+        // After an error of the statement itself the session is as good as before, unless it is a read-only server's.
+        let usable = match &result {
+            Ok(_) => true,
+            Err(error) => error.sqlstate().is_some_and(|code| !code.starts_with("57") && code != "25006"),
+        };
+        if usable {
+            self.connection = Some(connection);
+        }
+        let read = |row: &sqlx::postgres::PgRow| -> Result<Position, sqlx::Error> {
+            let epoch = Epoch::from_bits(row.try_get::<i64, _>(0)?.cast_unsigned());
+            Ok(Position::new(epoch, u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or_default()))
+        };
+        Ok(result?.iter().map(read).collect::<Result<_, _>>()?)
+    }
+}
+
+/// Data (22) and constraint (23) errors are the event's own fault and will not go away.
+fn failure(error: &PostgresError, payload: &Payload) -> DurableError {
+    match error.sqlstate() {
+        Some(code) if code.starts_with("22") || code.starts_with("23") => DurableError::Rejected(
+            Invalid::new("event", payload.as_str(), format!("PostgreSQL refuses it: {error}")),
+        ),
+        _ => DurableError::Unavailable(error.to_string().into()),
+    }
+}
+
+fn closed() -> DurableError {
+    DurableError::Unavailable(Cause::from("the durable bus is closed"))
+}

@@ -1,0 +1,181 @@
+//! The registry: one row per node, fenced by its incarnation, on a session of its own.
+//!
+//! Renewals have a connection that nothing else uses, so that no busy pool, slow query or large transaction can delay a heartbeat. The
+//! same session holds the advisory lock of the node id: it is free as soon as the process is gone, which tells a dead holder from a
+//! live one. The server cancels a statement that outlives its time, so that given-up renewals do not pile up behind a lock.
+
+mod rows;
+mod session;
+mod statements;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use switchboard_core::ports::{
+    ChangeHints, Heartbeat, Member, Registered, Registration, Registry, RegistryError, Renewed,
+};
+use switchboard_core::types::Identity;
+use tokio::sync::{Mutex, watch};
+use tokio::time::{Instant, sleep};
+use tokio_stream::wrappers::WatchStream;
+
+use crate::error::PostgresError;
+use crate::pool::Pool;
+use crate::route::{Route, within};
+use crate::schema::SchemaName;
+use rows::Holder;
+use session::Session;
+use statements::Statements;
+
+/// How long a live holder of the node id is given to show itself or go away: a killed process's lock is free within
+/// milliseconds, unless its server process is still busy.
+const HOLDER_PATIENCE: Duration = Duration::from_secs(2);
+const HOLDER_POLL: Duration = Duration::from_millis(50);
+
+/// The `Registry` of one node.
+pub(crate) struct PostgresRegistry {
+    route: Route,
+    pool: Pool,
+    statements: Arc<Statements>,
+    /// `None` while disconnected, and while a caller has it: a call that is given up drops its connection with it.
+    session: Mutex<Option<Session>>,
+    hints: watch::Receiver<()>,
+}
+
+impl PostgresRegistry {
+    pub(crate) fn new(route: Route, pool: Pool, schema: &SchemaName, hints: watch::Receiver<()>) -> Self {
+        Self { route, pool, statements: Arc::new(Statements::new(schema)), session: Mutex::new(None), hints }
+    }
+
+    /// Closes the session; the lock of the node id goes with it.
+    pub(crate) async fn close(&self) {
+        if let Some(session) = self.session.lock().await.take() {
+            session.close().await;
+        }
+    }
+
+    /// Runs `work` on the session, opening one first if there is none. A session that failed is not used again.
+    async fn on_session<T>(
+        &self,
+        identity: &Identity,
+        limit: Duration,
+        work: impl AsyncFnOnce(&mut Session) -> Result<T, RegistryError>,
+    ) -> Result<T, RegistryError> {
+        let mut slot = self.session.lock().await;
+        let mut session = match slot.take() {
+            Some(session) if session.serves(identity) => session,
+            _ => Session::open(&self.route, &self.statements, identity, limit).await.map_err(unavailable)?,
+        };
+        let result = within_registry(limit, work(&mut session)).await;
+        if !matches!(result, Err(RegistryError::Unavailable(_) | RegistryError::Rejected(_))) {
+            *slot = Some(session);
+        }
+        result
+    }
+}
+
+#[async_trait]
+impl Registry for PostgresRegistry {
+    async fn register(&self, registration: &Registration) -> Result<Registered, RegistryError> {
+        let identity = &registration.identity;
+        let limit = HOLDER_PATIENCE + registration.timing.renewal_timeout();
+        self.on_session(identity, limit, async |session| {
+            let started = Instant::now();
+            let mut first_seen = None;
+            loop {
+                let locked = session.lock().await.map_err(unavailable)?;
+                let holder = session.holder().await.map_err(unavailable)?;
+                if may_take(holder.as_ref(), locked, registration) {
+                    let replaced = holder.as_ref().map(|holder| holder.incarnation);
+                    if let Some(seq) = session.take_row(registration, replaced).await.map_err(unavailable)? {
+                        return Ok(Registered { seq });
+                    }
+                    // Somebody else took the row between the look and the write: look again.
+                    continue;
+                }
+                let waited = started.elapsed() >= HOLDER_PATIENCE;
+                match (holder, first_seen.clone()) {
+                    (Some(now), Some(Holder { incarnation, heartbeat, .. }))
+                        if waited || (now.incarnation == incarnation && now.heartbeat > heartbeat) =>
+                    {
+                        return Err(RegistryError::NodeIdTaken {
+                            node_id: identity.node_id.clone(),
+                            endpoint: now.endpoint,
+                        });
+                    }
+                    (None, _) if waited => {
+                        return Err(RegistryError::Unavailable(
+                            format!(
+                                "another session holds the lock of node id {} but has no row yet",
+                                identity.node_id
+                            )
+                            .into(),
+                        ));
+                    }
+                    (now, before) => first_seen = before.or(now),
+                }
+                sleep(HOLDER_POLL).await;
+            }
+        })
+        .await
+    }
+
+    async fn renew(&self, heartbeat: &Heartbeat) -> Result<Renewed, RegistryError> {
+        let identity = &heartbeat.identity;
+        self.on_session(identity, heartbeat.timing.renewal_timeout(), async |session| {
+            // Lost with an earlier session, perhaps still held by its remains. Fencing does not depend on it.
+            session.lock().await.map_err(unavailable)?;
+            let rows = session.renew(heartbeat).await.map_err(unavailable)?;
+            rows::renewed(rows).map_err(unavailable)?.ok_or_else(|| RegistryError::Evicted(identity.clone()))
+        })
+        .await
+    }
+
+    async fn members(&self) -> Result<Vec<Member>, RegistryError> {
+        let rows =
+            self.pool.fetch_all(sqlx::query(self.statements.members.clone())).await.map_err(unavailable)?;
+        Ok(rows::members(&rows))
+    }
+
+    async fn deregister(&self, identity: &Identity) -> Result<(), RegistryError> {
+        self.on_session(identity, HOLDER_PATIENCE, async |session| session.leave().await.map_err(unavailable))
+            .await
+    }
+
+    fn changes(&self) -> ChangeHints {
+        WatchStream::from_changes(self.hints.clone()).boxed()
+    }
+}
+
+/// Who may write the row of a node id: nobody but its own incarnation while a live process holds it.
+fn may_take(holder: Option<&Holder>, locked: bool, registration: &Registration) -> bool {
+    match holder {
+        None => locked,
+        Some(holder) => {
+            locked
+                || holder.incarnation == registration.identity.incarnation
+                || holder.age > registration.timing.stale_threshold()
+        }
+    }
+}
+
+fn unavailable(error: impl Into<PostgresError>) -> RegistryError {
+    let error = error.into();
+    if error.is_transient() {
+        RegistryError::Unavailable(error.into_cause())
+    } else {
+        RegistryError::Rejected(error.into_cause())
+    }
+}
+
+async fn within_registry<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, RegistryError>>,
+) -> Result<T, RegistryError> {
+    match within(limit, async { Ok::<_, PostgresError>(work.await) }).await {
+        Ok(result) => result,
+        Err(timeout) => Err(unavailable(timeout)),
+    }
+}

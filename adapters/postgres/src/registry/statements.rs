@@ -1,0 +1,87 @@
+//! The registry's statements, written once per schema.
+
+use std::sync::Arc;
+
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+
+use crate::schema::SchemaName;
+
+pub(super) struct Statements {
+    pub(super) lock: SqlStr,
+    pub(super) holder: SqlStr,
+    pub(super) take_row: SqlStr,
+    pub(super) renew: SqlStr,
+    pub(super) members: SqlStr,
+    pub(super) leave: SqlStr,
+}
+
+/// Columns that [`rows::member`](super::rows::member) reads; `age` in microseconds.
+const COLUMNS: &str = "r.node_id, r.incarnation, r.endpoint, r.seq, r.registered_at, r.heartbeat, \
+    (extract(epoch FROM now() - r.heartbeat) * 1000000)::bigint AS age, r.stats::text AS stats, r.meta::text AS meta";
+
+/// Age of the caller's previous heartbeat, in microseconds.
+const GAP: &str = "(SELECT (extract(epoch FROM now() - previous) * 1000000)::bigint FROM me)";
+
+impl Statements {
+    pub(super) fn new(schema: &SchemaName) -> Self {
+        let sql = |template: &str| {
+            let text = template
+                .replace("{schema}", schema.as_str())
+                .replace("{columns}", COLUMNS)
+                .replace("{gap}", GAP);
+            AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
+        };
+        Self {
+            lock: sql("SELECT pg_try_advisory_lock(hashtextextended('switchboard node {schema}/' || $1, 0))"),
+            holder: sql(
+                r#"SELECT incarnation, endpoint, heartbeat, (extract(epoch FROM now() - heartbeat) * 1000000)::bigint AS age
+                   FROM "{schema}".node_registry WHERE node_id = $1"#,
+            ),
+            // Guarded by the incarnation that was looked at: of two that saw the same holder, one writes.
+            take_row: sql(r#"WITH taken AS (
+                       INSERT INTO "{schema}".node_registry AS r (node_id, incarnation, endpoint, meta)
+                       VALUES ($1, $2, $3, $4::jsonb)
+                       ON CONFLICT (node_id) DO UPDATE
+                       SET incarnation = excluded.incarnation, endpoint = excluded.endpoint, meta = excluded.meta,
+                           registered_at = now(), heartbeat = now(), stats = '{}'
+                       WHERE r.incarnation IN ($5, excluded.incarnation)
+                       RETURNING r.seq
+                   )
+                   SELECT seq, pg_notify('{schema}.registry', 'registered ' || $1) FROM taken"#),
+            // One round trip: heartbeat, sweep, announcement, membership. `me` shows how old the previous heartbeat was;
+            // without it nothing else happens. Locked rows are skipped: a stuck peer blocks nobody, no two ticks deadlock.
+            renew: sql(r#"WITH me AS (
+                       SELECT node_id, heartbeat AS previous FROM "{schema}".node_registry
+                       WHERE node_id = $1 AND incarnation = $2 FOR UPDATE
+                   ), beat AS (
+                       UPDATE "{schema}".node_registry r SET heartbeat = now(), stats = $3::jsonb
+                       FROM me WHERE r.node_id = me.node_id
+                   ), stale AS (
+                       SELECT r.node_id, now() - r.heartbeat AS age
+                       FROM "{schema}".node_registry r, me
+                       WHERE r.node_id <> me.node_id
+                         AND (r.heartbeat < me.previous - $4 * interval '1 microsecond'
+                              OR $5 AND now() - me.previous <= $6 * interval '1 microsecond'
+                                    AND r.heartbeat < now() - $7 * interval '1 microsecond')
+                       FOR UPDATE OF r SKIP LOCKED
+                   ), swept AS (
+                       DELETE FROM "{schema}".node_registry r USING stale s
+                       WHERE r.node_id = s.node_id
+                       RETURNING r.node_id, r.incarnation, (extract(epoch FROM s.age) * 1000000)::bigint AS age
+                   )
+                   SELECT {columns}, false AS swept, {gap} AS gap, NULL AS announced
+                   FROM "{schema}".node_registry r
+                   WHERE EXISTS (SELECT FROM me) AND NOT EXISTS (SELECT FROM swept s WHERE s.node_id = r.node_id)
+                   UNION ALL
+                   SELECT s.node_id, s.incarnation, '', 0, now(), now(), s.age, '{}', '{}', true, {gap},
+                          pg_notify('{schema}.registry', 'swept ' || s.node_id)::text
+                   FROM swept s
+                   ORDER BY seq, node_id"#),
+            members: sql(r#"SELECT {columns} FROM "{schema}".node_registry r ORDER BY r.seq, r.node_id"#),
+            leave: sql(r#"WITH gone AS (
+                       DELETE FROM "{schema}".node_registry WHERE node_id = $1 AND incarnation = $2 RETURNING node_id
+                   )
+                   SELECT pg_notify('{schema}.registry', 'left ' || node_id) FROM gone"#),
+        }
+    }
+}

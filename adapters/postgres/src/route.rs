@@ -1,0 +1,115 @@
+//! Finds the server that takes writes and opens connections to it, each named for its purpose.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{Connection, Row};
+use switchboard_core::types::NodeId;
+use tokio::time::timeout;
+
+use crate::dsn::Dsn;
+use crate::error::PostgresError;
+
+/// PostgreSQL cuts longer application names.
+const APPLICATION_NAME_MAX: usize = 63;
+
+/// A route to the primary among the hosts of a [`Dsn`]. Clones share what they learn.
+#[derive(Debug, Clone)]
+pub(crate) struct Route {
+    dsn: Dsn,
+    node_id: NodeId,
+    /// The host that took writes last: tried first.
+    primary: Arc<AtomicUsize>,
+}
+
+impl Route {
+    pub(crate) fn new(dsn: Dsn, node_id: NodeId) -> Self {
+        Self { dsn, node_id, primary: Arc::default() }
+    }
+
+    /// Opens a connection to the host that takes writes.
+    pub(crate) async fn connect(&self, purpose: &str) -> Result<PgConnection, PostgresError> {
+        Ok(self.find_primary(purpose).await?.0)
+    }
+
+    /// A connection to the host that takes writes, and the options that lead there. Tries every host once, the last known
+    /// primary first; the error is the most telling one.
+    pub(crate) async fn find_primary(
+        &self,
+        purpose: &str,
+    ) -> Result<(PgConnection, PgConnectOptions), PostgresError> {
+        let count = self.dsn.hosts().len();
+        let first = self.primary.load(Ordering::Relaxed);
+        let mut failure: Option<PostgresError> = None;
+        for index in (0..count).map(|step| (first + step) % count) {
+            let options = self.options(index, purpose);
+            match verified(&options, self.dsn.connect_timeout()).await {
+                Ok(connection) => {
+                    self.primary.store(index, Ordering::Relaxed);
+                    return Ok((connection, options));
+                }
+                // What a person must mend outranks what passes by itself.
+                Err(error) if failure.as_ref().is_none_or(PostgresError::is_transient) => {
+                    failure = Some(error);
+                }
+                Err(_) => {}
+            }
+        }
+        Err(failure.unwrap_or_else(|| PostgresError::Unsuitable("the database URL names no host".to_owned())))
+    }
+
+    /// The options for the host that took writes last.
+    pub(crate) fn primary_options(&self, purpose: &str) -> PgConnectOptions {
+        self.options(self.primary.load(Ordering::Relaxed), purpose)
+    }
+
+    /// A number that changes when another host takes over.
+    pub(crate) fn primary_index(&self) -> usize {
+        self.primary.load(Ordering::Relaxed)
+    }
+
+    fn options(&self, index: usize, purpose: &str) -> PgConnectOptions {
+        let name: String =
+            format!("switchboard {purpose} {}", self.node_id).chars().take(APPLICATION_NAME_MAX).collect();
+        self.dsn.hosts()[index].clone().application_name(&name)
+    }
+}
+
+/// Opens a connection to one host and makes sure that it takes writes.
+async fn verified(options: &PgConnectOptions, limit: Duration) -> Result<PgConnection, PostgresError> {
+    let mut connection = within(limit, PgConnection::connect_with(options)).await?;
+    within(limit, ensure_writable(&mut connection, options)).await?;
+    Ok(connection)
+}
+
+/// Waits for a driver call, but not for ever: a black hole answers nothing.
+pub(crate) async fn within<T, E: Into<PostgresError>>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, E>>,
+) -> Result<T, PostgresError> {
+    match timeout(limit, call).await {
+        Ok(result) => result.map_err(Into::into),
+        Err(_elapsed) => Err(PostgresError::Timeout(limit)),
+    }
+}
+
+/// A standby accepts connections and even LISTEN-less reads; only asking tells.
+pub(crate) async fn ensure_writable(
+    executor: impl sqlx::PgExecutor<'_>,
+    options: &PgConnectOptions,
+) -> Result<(), PostgresError> {
+    let read_only =
+        sqlx::query("SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::bool")
+            .persistent(false)
+            .fetch_one(executor)
+            .await?
+            .try_get::<bool, _>(0)?;
+    if read_only {
+        return Err(PostgresError::ReadOnly {
+            host: format!("{}:{}", options.get_host(), options.get_port()),
+        });
+    }
+    Ok(())
+}
