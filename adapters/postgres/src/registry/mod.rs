@@ -4,6 +4,7 @@
 //! same session holds the advisory lock of the node id: it is free as soon as the process is gone, which tells a dead holder from a
 //! live one. The server cancels a statement that outlives its time, so that given-up renewals do not pile up behind a lock.
 
+mod claim;
 mod rows;
 mod session;
 mod statements;
@@ -25,7 +26,7 @@ use crate::error::PostgresError;
 use crate::pool::Pool;
 use crate::route::{Route, within};
 use crate::schema::SchemaName;
-use rows::Holder;
+use claim::{Claim, Lock, judge};
 use session::Session;
 use statements::Statements;
 
@@ -82,41 +83,39 @@ impl Registry for PostgresRegistry {
         let identity = &registration.identity;
         let limit = HOLDER_PATIENCE + registration.timing.renewal_timeout();
         self.on_session(identity, limit, async |session| {
-            let started = Instant::now();
+            let (started, threshold) = (Instant::now(), registration.timing.stale_threshold());
+            let mut lock = Lock::first(session.lock().await.map_err(unavailable)?);
             let mut first_seen = None;
             loop {
-                let locked = session.lock().await.map_err(unavailable)?;
-                let holder = session.holder().await.map_err(unavailable)?;
-                if may_take(holder.as_ref(), locked, registration) {
-                    let replaced = holder.as_ref().map(|holder| holder.incarnation);
-                    if let Some(seq) = session.take_row(registration, replaced).await.map_err(unavailable)? {
-                        return Ok(Registered { seq });
-                    }
-                    // Somebody else took the row between the look and the write: look again.
-                    continue;
-                }
+                let holder = session.holder(threshold).await.map_err(unavailable)?;
                 let waited = started.elapsed() >= HOLDER_PATIENCE;
-                match (holder, first_seen.clone()) {
-                    (Some(now), Some(Holder { incarnation, heartbeat, .. }))
-                        if waited || (now.incarnation == incarnation && now.heartbeat > heartbeat) =>
-                    {
+                match judge(identity.incarnation, holder.as_ref(), first_seen.as_ref(), lock, waited) {
+                    Claim::Take => {
+                        let replaced = holder.as_ref().map(|holder| holder.incarnation);
+                        if let Some(seq) =
+                            session.take_row(registration, replaced).await.map_err(unavailable)?
+                        {
+                            return Ok(Registered { seq });
+                        }
+                        // Somebody else took the row between the look and the write: look again.
+                    }
+                    Claim::Taken(endpoint) => {
                         return Err(RegistryError::NodeIdTaken {
                             node_id: identity.node_id.clone(),
-                            endpoint: now.endpoint,
+                            endpoint,
                         });
                     }
-                    (None, _) if waited => {
-                        return Err(RegistryError::Unavailable(
-                            format!(
-                                "another session holds the lock of node id {} but has no row yet",
-                                identity.node_id
-                            )
-                            .into(),
-                        ));
+                    Claim::Unsettled => {
+                        let reason = format!(
+                            "another session holds the lock of node id {} but has no row",
+                            identity.node_id
+                        );
+                        return Err(RegistryError::Unavailable(reason.into()));
                     }
-                    (now, before) => first_seen = before.or(now),
+                    Claim::Wait => sleep(HOLDER_POLL).await,
                 }
-                sleep(HOLDER_POLL).await;
+                first_seen = first_seen.or(holder);
+                lock = lock.again(session.lock().await.map_err(unavailable)?);
             }
         })
         .await
@@ -146,18 +145,6 @@ impl Registry for PostgresRegistry {
 
     fn changes(&self) -> ChangeHints {
         WatchStream::from_changes(self.hints.clone()).boxed()
-    }
-}
-
-/// Who may write the row of a node id: nobody but its own incarnation while a live process holds it.
-fn may_take(holder: Option<&Holder>, locked: bool, registration: &Registration) -> bool {
-    match holder {
-        None => locked,
-        Some(holder) => {
-            locked
-                || holder.incarnation == registration.identity.incarnation
-                || holder.age > registration.timing.stale_threshold()
-        }
     }
 }
 

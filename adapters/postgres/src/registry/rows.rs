@@ -7,26 +7,17 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 use switchboard_core::ports::{Member, Renewed, Swept};
 use switchboard_core::types::{Endpoint, Identity, Incarnation, Invalid, NodeId, Stats};
-use time::OffsetDateTime;
 use tracing::warn;
 
+use super::claim::Holder;
 use crate::error::PostgresError;
 
-/// Whoever has the row of a node id.
-#[derive(Clone)]
-pub(super) struct Holder {
-    pub(super) incarnation: Incarnation,
-    pub(super) endpoint: Endpoint,
-    pub(super) heartbeat: OffsetDateTime,
-    pub(super) age: Duration,
-}
-
-pub(super) fn holder(row: &PgRow) -> Result<Holder, PostgresError> {
+pub(super) fn holder(row: &PgRow, stale_threshold: Duration) -> Result<Holder, PostgresError> {
     Ok(Holder {
         incarnation: incarnation(row)?,
         endpoint: Endpoint::parse(row.try_get("endpoint")?).map_err(|error| foreign(&error))?,
         heartbeat: row.try_get("heartbeat")?,
-        age: duration(row, "age")?,
+        stale: duration(row, "age")? > stale_threshold,
     })
 }
 

@@ -9,7 +9,8 @@ use sqlx::{Connection, Row};
 use switchboard_core::ports::{Heartbeat, Registration, SweepScope};
 use switchboard_core::types::{Identity, Incarnation, Stats};
 
-use super::rows::{self, Holder};
+use super::claim::Holder;
+use super::rows;
 use super::statements::Statements;
 use crate::error::PostgresError;
 use crate::route::{Route, within};
@@ -53,10 +54,13 @@ impl Session {
     }
 
     /// Who holds the row of the node id.
-    pub(super) async fn holder(&mut self) -> Result<Option<Holder>, PostgresError> {
+    pub(super) async fn holder(
+        &mut self,
+        stale_threshold: Duration,
+    ) -> Result<Option<Holder>, PostgresError> {
         let query = sqlx::query(self.statements.holder.clone()).bind(self.identity.node_id.as_str());
         let row = query.fetch_optional(&mut self.connection).await?;
-        row.as_ref().map(rows::holder).transpose()
+        row.as_ref().map(|row| rows::holder(row, stale_threshold)).transpose()
     }
 
     /// Writes the row, if its holder is still `replaced` (or there is none); answers its `seq`.

@@ -136,7 +136,8 @@ impl Node {
     pub async fn joined(&self) -> Result<(), NodeEnd> {
         let mut status = self.status.clone();
         tokio::select! {
-            _ = status.wait_for(|status| status.lease == Some(LeaseState::Active)) => Ok(()),
+            // An error means that the driver is gone: then the end says why.
+            Ok(_) = status.wait_for(|status| status.lease == Some(LeaseState::Active)) => Ok(()),
             end = self.ended() => Err(end),
         }
     }
