@@ -104,7 +104,7 @@ impl Cluster {
     /// Ends the server processes behind connections of this purpose (`registry`, `listener` …) of nodes on this server.
     pub(crate) async fn terminate(&self, purpose: &str) {
         let statement = format!(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'switchboard {purpose} %'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'switchboard {purpose}%' AND pid <> pg_backend_pid()"
         );
         self.sql(&statement).await;
     }

@@ -1,0 +1,392 @@
+//! Faults that people reported of LISTEN/NOTIFY buses: names, sizes, garbage, lost listeners. On a real PostgreSQL.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use switchboard_core::health::Condition;
+use switchboard_core::ports::{
+    DurableBus, DurableError, DurableItem, DurableStream, EphemeralError, EphemeralItem, EphemeralStream,
+    StartFrom,
+};
+use switchboard_core::types::{Channel, DurableEvent, Payload};
+use switchboard_embedded_postgres::StopMode;
+use tokio::time::{Instant, timeout};
+
+use crate::cluster::{Cluster, channel, event, payload};
+use crate::support::eventually;
+
+const LONG: Duration = Duration::from_secs(20);
+
+async fn next(events: &mut DurableStream) -> Arc<DurableEvent> {
+    match timeout(LONG, events.next()).await.expect("nothing arrives").expect("the stream ended") {
+        DurableItem::Event(event) => event,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn next_ephemeral(events: &mut EphemeralStream) -> Payload {
+    match timeout(LONG, events.next()).await.expect("nothing arrives").expect("the stream ended") {
+        EphemeralItem::Event(event) => event.payload.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Publishes until the server is back.
+async fn publish_until_stored(bus: &Arc<dyn DurableBus>, channel: &Channel, text: &str) {
+    loop {
+        match bus.publish(channel, &event(), &payload(text)).await {
+            Ok(_) => return,
+            Err(DurableError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b041_restarts_of_the_server_neither_lose_nor_repeat_an_event() {
+    let cluster = Cluster::with_own_server(&[]).await;
+    let (a, b) = (cluster.node("a").await, cluster.node("b").await);
+    let room = channel("room:1");
+    let mut events = b.ports.durable().subscribe(&room, StartFrom::Now).await.unwrap();
+    for round in 0..5 {
+        // What `psql` stores while no node listens is found as well.
+        let mut outside = cluster.connection().await;
+        cluster.sql_on(&mut outside, "SET application_name = 'outside'").await;
+        cluster.server().restart(StopMode::Fast).await.unwrap();
+        cluster
+            .sql("SELECT {schema}.publish_batch(ARRAY['room:1'], ARRAY['message'], ARRAY['\"outside\"']::json[])")
+            .await;
+        let back = Instant::now();
+        publish_until_stored(&a.ports.durable(), &room, "\"inside\"").await;
+        for _ in 0..2 {
+            next(&mut events).await;
+        }
+        assert!(back.elapsed() < Duration::from_secs(5), "round {round}: {:?}", back.elapsed());
+        a.node.status().wait_for(switchboard_core::node::NodeStatus::is_active).await.unwrap();
+    }
+    let last = a.ports.durable().publish(&room, &event(), &payload("1")).await.unwrap();
+    assert_eq!(next(&mut events).await.position, last);
+    assert_eq!(last.seq, 11, "events were repeated or lost");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b041_losing_every_connection_at_once_is_survived() {
+    let cluster = Cluster::with_own_server(&[]).await;
+    let (a, b) = (cluster.node("a").await, cluster.node("b").await);
+    let room = channel("room:1");
+    let mut events = b.ports.durable().subscribe(&room, StartFrom::Now).await.unwrap();
+    let mut typing = b.ports.ephemeral().subscribe(&room).await.unwrap();
+    for n in 1..=5 {
+        cluster.terminate("%").await;
+        publish_until_stored(&a.ports.durable(), &room, &n.to_string()).await;
+        assert_eq!(next(&mut events).await.payload, payload(&n.to_string()));
+        // At most once, so repeated until one arrives.
+        let sent = async {
+            loop {
+                a.ports.ephemeral().publish(&room, &event(), &payload("true")).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::select! {
+            () = sent => {}
+            _ = next_ephemeral(&mut typing) => {}
+        }
+        while let Ok(Some(_)) = timeout(Duration::from_millis(100), typing.next()).await {}
+    }
+    assert!(a.node.status().borrow().is_active() && b.node.status().borrow().is_active());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_listener_is_reported_and_made_good_while_events_keep_coming() {
+    let cluster = Cluster::with_own_server(&[]).await;
+    let (a, b) = (cluster.node("a").await, cluster.node("b").await);
+    let room = channel("room:1");
+    let mut events = b.ports.durable().subscribe(&room, StartFrom::Now).await.unwrap();
+    let (bus, to) = (a.ports.durable(), room.clone());
+    let publisher = tokio::spawn(async move {
+        for n in 1..=400 {
+            bus.publish(&to, &event(), &payload(&n.to_string())).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    let listener = "listener b";
+    for n in 1..=400 {
+        assert_eq!(next(&mut events).await.payload, payload(&n.to_string()));
+        if n % 50 == 0 {
+            cluster.terminate(listener).await;
+        }
+    }
+    publisher.await.unwrap();
+    eventually(LONG, "the listener is back", async || {
+        b.health.report().iter().all(|(_, is)| *is == Condition::Ok)
+    })
+    .await;
+    let stats = serde_json::Value::Object(b.stats.collect().0);
+    assert!(stats["postgres"]["listener_sessions_total"].as_u64().unwrap() > 1, "{stats}");
+}
+
+/// Publishes and receives one event of each kind from one node to the other.
+struct Pair {
+    cluster: Cluster,
+    a: crate::cluster::Member,
+    b: crate::cluster::Member,
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let cluster = Cluster::new().await;
+        let (a, b) = (cluster.node("a").await, cluster.node("b").await);
+        Self { cluster, a, b }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b062_names_longer_than_an_identifier_reach_their_own_subscribers_only() {
+    let pair = Pair::new().await;
+    let long = |last: char| format!("{}{last}", "x".repeat(79));
+    let mut names: Vec<String> = [63, 64, 65, 255].map(|length| "n".repeat(length)).to_vec();
+    names.extend([long('a'), long('b')]);
+    each_reaches_its_own(&pair, &names).await;
+    assert!(Channel::parse(&"n".repeat(256)).is_err() && Channel::parse(&"n".repeat(1024)).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b064_names_that_differ_in_case_are_different_channels() {
+    let pair = Pair::new().await;
+    each_reaches_its_own(&pair, &["Room", "room", "ROOM", "Straße", "İstanbul"].map(str::to_owned)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b065_names_that_would_need_quoting_are_only_data() {
+    let pair = Pair::new().await;
+    let names = [
+        "a\"b",
+        "a\"\"b",
+        "a'b",
+        "a;b",
+        "x\"; DROP TABLE node_registry; --",
+        "a b",
+        "a:b",
+        "a-b",
+        "a\\b",
+        "%",
+        "\u{202e}",
+        "\u{200d}",
+        "select",
+        "*",
+        "123",
+        "{schema}",
+        "$1",
+        "\\u0000",
+    ];
+    each_reaches_its_own(&pair, &names.map(str::to_owned)).await;
+    assert_eq!(pair.cluster.count("SELECT count(*) FROM {schema}.node_registry").await, 2);
+}
+
+/// Subscribes to all, publishes to each from another node and from SQL, and sees nothing mixed.
+async fn each_reaches_its_own(pair: &Pair, names: &[String]) {
+    let (from, to) = (&pair.a.ports, &pair.b.ports);
+    let mut streams = Vec::new();
+    for name in names {
+        let durable = to.durable().subscribe(&channel(name), StartFrom::Now).await.unwrap();
+        let ephemeral = to.ephemeral().subscribe(&channel(name)).await.unwrap();
+        streams.push((durable, ephemeral));
+    }
+    let mut outside = pair.cluster.connection().await;
+    for name in names {
+        let own = payload(&serde_json::to_string(name).unwrap());
+        from.durable().publish(&channel(name), &event(), &own).await.unwrap();
+        from.ephemeral().publish(&channel(name), &event(), &own).await.unwrap();
+        let statement =
+            format!("SELECT \"{}\".publish_ephemeral($1, 'message', $2::json)", pair.cluster.schema);
+        sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(name)
+            .bind(own.as_str())
+            .execute(&mut outside)
+            .await
+            .unwrap();
+    }
+    for (name, (durable, ephemeral)) in names.iter().zip(&mut streams) {
+        let own = payload(&serde_json::to_string(name).unwrap());
+        assert_eq!(next(durable).await.payload, own);
+        assert_eq!(next_ephemeral(ephemeral).await, own);
+        assert_eq!(next_ephemeral(ephemeral).await, own);
+    }
+    for (durable, ephemeral) in &mut streams {
+        assert!(futures::poll!(durable.next()).is_pending(), "a durable event went astray");
+        assert!(futures::poll!(ephemeral.next()).is_pending(), "an ephemeral event went astray");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b068_payloads_around_the_size_of_a_notification_arrive_intact() {
+    let pair = Pair::new().await;
+    let room = channel("room:1");
+    let mut durable = pair.b.ports.durable().subscribe(&room, StartFrom::Now).await.unwrap();
+    let mut ephemeral = pair.b.ports.ephemeral().subscribe(&room).await.unwrap();
+    for size in (5_900..6_050).chain(7_700..8_100) {
+        let sent = payload(&format!("\"{}\"", "x".repeat(size)));
+        pair.a.ports.durable().publish(&room, &event(), &sent).await.unwrap();
+        pair.a.ports.ephemeral().publish(&room, &event(), &sent).await.unwrap();
+        assert_eq!(next(&mut durable).await.payload, sent, "{size}");
+        assert_eq!(next_ephemeral(&mut ephemeral).await, sent, "{size}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b068_ephemeral_events_from_sql_arrive_whole_at_every_size() {
+    let pair = Pair::new().await;
+    let mut events = pair.b.ports.ephemeral().subscribe(&channel("room:1")).await.unwrap();
+    let mut outside = pair.cluster.connection().await;
+    let statement =
+        format!("SELECT \"{}\".publish_ephemeral('room:1', 'message', $1::json)", pair.cluster.schema);
+    for text in [7_800, 7_900, 8_000, 65_534]
+        .map(|size| "x".repeat(size))
+        .into_iter()
+        .chain([2_000, 16_000].map(|n| "𝄞".repeat(n)))
+    {
+        let sent = format!("\"{text}\"");
+        sqlx::query(sqlx::AssertSqlSafe(statement.clone())).bind(&sent).execute(&mut outside).await.unwrap();
+        assert_eq!(next_ephemeral(&mut events).await, payload(&sent), "{} bytes", sent.len());
+    }
+    let too_long = format!("\"{}\"", "x".repeat(65_535));
+    let error =
+        sqlx::query(sqlx::AssertSqlSafe(statement)).bind(&too_long).execute(&mut outside).await.unwrap_err();
+    assert!(error.to_string().contains("65536"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b069_a_long_payload_is_stored_and_delivered_and_one_above_the_limit_is_refused_whole() {
+    let pair = Pair::new().await;
+    let room = channel("room:1");
+    let mut here = pair.a.ports.durable().subscribe(&room, StartFrom::Now).await.unwrap();
+    let mut there = pair.b.ports.durable().subscribe(&room, StartFrom::Now).await.unwrap();
+    let sized = |size: usize| payload(&format!("\"{}\"", "x".repeat(size - 2)));
+    for size in [8 * 1024, 64 * 1024, 900 * 1024, 1024 * 1024] {
+        let sent = sized(size);
+        pair.a.ports.durable().publish(&room, &event(), &sent).await.unwrap();
+        assert_eq!(next(&mut here).await.payload, sent);
+        assert_eq!(next(&mut there).await.payload, sent);
+    }
+    let refused = pair.a.ports.durable().publish(&room, &event(), &sized(1024 * 1024 + 1)).await.unwrap_err();
+    assert!(
+        matches!(&refused, DurableError::Rejected(error) if error.to_string().contains("1048576")),
+        "{refused}"
+    );
+    assert_eq!(pair.cluster.count("SELECT count(*) FROM {schema}.event_log").await, 4);
+    let refused = pair.a.ports.ephemeral().publish(&room, &event(), &sized(64 * 1024 + 1)).await.unwrap_err();
+    assert!(
+        matches!(&refused, EphemeralError::Rejected(error) if error.to_string().contains("65536")),
+        "{refused}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b071_notifications_that_no_node_wrote_are_counted_and_ignored() {
+    let pair = Pair::new().await;
+    let room = channel("room:1");
+    let mut durable = pair.b.ports.durable().subscribe(&room, StartFrom::Now).await.unwrap();
+    let mut ephemeral = pair.b.ports.ephemeral().subscribe(&room).await.unwrap();
+    let deep = "[".repeat(7_990);
+    let mut outside = pair.cluster.connection().await;
+    for kind in ["registry", "durable", "ephemeral"] {
+        let notify_channel = format!("{}.{kind}", pair.cluster.schema);
+        for text in [
+            "",
+            "null",
+            "true",
+            "[]",
+            "\"x\"",
+            "{",
+            "{\"type\":1}",
+            &deep,
+            "d1 [[]]",
+            "d9 []",
+            "e1 x 1 [[1]]",
+            "e9 x 1 []",
+            "p1 x 1 0 2 [",
+            "p1 x 1 1 2 [",
+            &format!("d1 {}", &deep[..7_900]),
+            &format!("e1 a b {}", &deep[..7_900]),
+        ] {
+            sqlx::query("SELECT pg_notify($1, $2)")
+                .bind(&notify_channel)
+                .bind(text)
+                .execute(&mut outside)
+                .await
+                .unwrap();
+        }
+        let many = format!(
+            "SELECT count(pg_notify('{notify_channel}', 'garbage ' || n)) FROM generate_series(1, 10000) n"
+        );
+        sqlx::query(sqlx::AssertSqlSafe(many)).execute(&mut outside).await.unwrap();
+    }
+    pair.a.ports.durable().publish(&room, &event(), &payload("1")).await.unwrap();
+    pair.a.ports.ephemeral().publish(&room, &event(), &payload("2")).await.unwrap();
+    assert_eq!(next(&mut durable).await.payload, payload("1"));
+    assert_eq!(next_ephemeral(&mut ephemeral).await, payload("2"));
+    let stats = serde_json::Value::Object(pair.b.stats.collect().0);
+    for bus in ["durable", "ephemeral"] {
+        assert!(stats[bus]["foreign_notifications_total"].as_u64().unwrap() >= 10_000, "{stats}");
+    }
+    assert_eq!(stats["postgres"]["listener_sessions_total"], 1, "{stats}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b074_payloads_arrive_byte_for_byte_live_and_replayed() {
+    let pair = Pair::new().await;
+    let room = channel("room:1");
+    let sent = payload(
+        r#"{"n":9007199254740993,"m":123456789012345678901234567890,"f":1.10,"e":1e400,"z":-0.0,"a":1,  "a":2,"u":"\u0000\ud800é"}"#,
+    );
+    let mut durable = pair.b.ports.durable().subscribe(&room, StartFrom::Now).await.unwrap();
+    let mut ephemeral = pair.b.ports.ephemeral().subscribe(&room).await.unwrap();
+    pair.a.ports.durable().publish(&room, &event(), &sent).await.unwrap();
+    pair.a.ports.ephemeral().publish(&room, &event(), &sent).await.unwrap();
+    assert_eq!(next(&mut durable).await.payload.as_str(), sent.as_str());
+    assert_eq!(next_ephemeral(&mut ephemeral).await.as_str(), sent.as_str());
+    let mut replay = pair.b.ports.durable().subscribe(&room, StartFrom::Oldest).await.unwrap();
+    assert_eq!(next(&mut replay).await.payload.as_str(), sent.as_str());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_listening_session_is_never_in_a_transaction() {
+    let pair = Pair::new().await;
+    let room = channel("room:1");
+    let (bus, to) = (pair.a.ports.ephemeral(), room.clone());
+    let load = tokio::spawn(async move {
+        loop {
+            bus.publish(&to, &event(), &payload("1")).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    });
+    for _ in 0..200 {
+        let busy = pair
+            .cluster
+            .count("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'switchboard listener %' AND state LIKE 'idle in%'")
+            .await;
+        assert_eq!(busy, 0);
+    }
+    load.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_is_quick_and_flushes_what_was_accepted() {
+    let pair = Pair::new().await;
+    let room = channel("room:1");
+    let mut events = pair.b.ports.ephemeral().subscribe(&room).await.unwrap();
+    let ephemeral = pair.a.ports.ephemeral();
+    for n in 0..500 {
+        ephemeral.publish(&room, &event(), &payload(&n.to_string())).await.unwrap();
+    }
+    drop(ephemeral);
+    let started = Instant::now();
+    pair.a.node.leave(LONG).await;
+    drop(pair.a.node);
+    Arc::into_inner(pair.a.ports).unwrap().close().await;
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    for n in 0..500 {
+        assert_eq!(next_ephemeral(&mut events).await, payload(&n.to_string()));
+    }
+}
