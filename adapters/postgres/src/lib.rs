@@ -169,8 +169,8 @@ impl Postgres {
                 "foreign_notifications_total": ephemeral.foreign.get(),
             })
         });
-        let pool = self.pool.clone();
-        let state = listener.clone();
+        let (pool, state) = (self.pool.clone(), listener.clone());
+        let durable = Arc::clone(&self.durable);
         stats.gauge("postgres", move || {
             let (in_use, idle) = pool.usage();
             json!({
@@ -178,9 +178,12 @@ impl Postgres {
                 "pool_idle": idle,
                 "notifications_total": state.received.get(),
                 "listener_sessions_total": state.sessions.get(),
+                "notify_queue_usage": durable.queue_usage(),
             })
         });
         health.check("listener", move || listener.condition());
+        let durable = Arc::clone(&self.durable);
+        health.check("notify_queue", move || durable.queue_condition());
     }
 }
 

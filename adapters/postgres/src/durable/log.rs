@@ -80,6 +80,12 @@ impl Log {
         Ok((epoch(now), heads))
     }
 
+    /// How full the server's NOTIFY queue is, from 0 to 1. When it is full, every commit that notifies fails.
+    pub(super) async fn queue_usage(&self) -> Result<f64, PostgresError> {
+        let rows = self.pool.fetch_all(sqlx::query("SELECT pg_notification_queue_usage()")).await?;
+        Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
+    }
+
     async fn page(
         &self,
         channel: &Channel,

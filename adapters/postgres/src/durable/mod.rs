@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use switchboard_core::fanout::{DURABLE_MAILBOX, EventLog, Fanout, Live, durable_stream};
+use switchboard_core::health::Condition;
 use switchboard_core::ports::{DurableBus, DurableError, DurableStream, History, StartFrom};
 use switchboard_core::stats::Counter;
 use switchboard_core::types::{Channel, Epoch, EventName, Payload, PayloadLimits, Position};
@@ -34,6 +36,9 @@ pub(crate) use publisher::Publisher;
 /// How often heads are looked at although nothing was announced.
 const SAFETY_TICK: Duration = Duration::from_secs(10);
 
+/// From here on a filling NOTIFY queue is worth a warning.
+const QUEUE_WARNING: f64 = 0.25;
+
 /// Pause after a look that failed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -45,6 +50,7 @@ pub(crate) struct PostgresDurable {
     limits: PayloadLimits,
     notify_channel: String,
     listening: Notify,
+    queue_usage: Mutex<f64>,
     /// Notifications that no node wrote.
     pub(crate) foreign: Counter,
 }
@@ -58,6 +64,7 @@ impl PostgresDurable {
             limits,
             notify_channel: format!("{schema}.durable"),
             listening: Notify::new(),
+            queue_usage: Mutex::default(),
             foreign: Counter::default(),
         }
     }
@@ -78,7 +85,10 @@ impl PostgresDurable {
             loop {
                 tokio::select! {
                     () = self.listening.notified() => {}
-                    _ = tick.tick() => {}
+                    _ = tick.tick() => match self.log.queue_usage().await {
+                        Ok(usage) => *self.queue_usage.lock() = usage,
+                        Err(error) => debug!(%error, "cannot look at the NOTIFY queue"),
+                    }
                 }
                 while let Err(error) = self.look_at_heads(&mut epoch).await {
                     debug!(%error, "cannot look at channel heads yet");
@@ -87,6 +97,23 @@ impl PostgresDurable {
             }
         })
         .await;
+    }
+
+    /// A warning while the NOTIFY queue fills up: somebody listens and does not read.
+    pub(crate) fn queue_condition(&self) -> Condition {
+        let usage = self.queue_usage();
+        if usage < QUEUE_WARNING {
+            return Condition::Ok;
+        }
+        Condition::Degraded(format!(
+            "PostgreSQL's NOTIFY queue is {:.0} % full: some session executed LISTEN and sits in a transaction",
+            usage * 100.0
+        ))
+    }
+
+    /// As last looked at, from 0 to 1.
+    pub(crate) fn queue_usage(&self) -> f64 {
+        *self.queue_usage.lock()
     }
 
     async fn look_at_heads(&self, epoch: &mut Option<Epoch>) -> Result<(), PostgresError> {
