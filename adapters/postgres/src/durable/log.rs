@@ -1,7 +1,7 @@
 //! Reads the stored events: pages after a position, and heads.
 //!
 //! One statement per page, so that head, anchor and events come from one snapshot. What a position means against them is
-//! decided by [`place`], a pure function.
+//! decided by [`place`], a pure function of the core.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row, SqlSafeStr, SqlStr};
-use switchboard_core::fanout::EventLog;
+use switchboard_core::fanout::{EventLog, LogEnds, Place, place};
 use switchboard_core::ports::{DurableError, History};
 use switchboard_core::types::{Channel, DurableEvent, Epoch, EventName, Payload, Position};
 
@@ -133,37 +133,6 @@ impl EventLog for Log {
     }
 }
 
-/// What one snapshot shows of a channel's log.
-struct LogEnds {
-    head: Position,
-    oldest: Option<Position>,
-    /// Epoch of the event at the very `seq` that is asked about.
-    anchor: Option<Epoch>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Place {
-    /// What follows it follows without a gap.
-    Inside,
-    /// Events between it and `oldest` are gone.
-    Pruned { oldest: Position },
-    /// It names an event of a history that is not this one.
-    Foreign,
-}
-
-/// Where `after` stands. The pair must be in the log; where pruning took the proof away, the number alone decides.
-fn place(after: Position, log: &LogEnds) -> Place {
-    let at_head = after.seq == log.head.seq;
-    let proof = if at_head { Some(log.head.epoch) } else { log.anchor };
-    // Before the first event a position is the same in every history.
-    if after.seq > 0 && (after.seq > log.head.seq || proof.is_some_and(|epoch| epoch != after.epoch)) {
-        return Place::Foreign;
-    }
-    let next_written = log.head.next();
-    let oldest = log.oldest.unwrap_or(next_written);
-    if !at_head && oldest.seq > after.seq + 1 { Place::Pruned { oldest } } else { Place::Inside }
-}
-
 fn event(channel: &Channel, position: Position, row: &PgRow) -> Result<DurableEvent, PostgresError> {
     let payload: &str = row.try_get("payload")?;
     let raw: &RawValue = serde_json::from_str(payload).map_err(foreign)?;
@@ -190,45 +159,4 @@ fn epoch(bits: i64) -> Epoch {
 /// The table's own checks should have refused it.
 fn foreign(error: impl std::fmt::Display) -> PostgresError {
     PostgresError::Unsuitable(format!("event_log holds an event that cannot be read: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const OLD: Epoch = Epoch::from_bits(1);
-    const NEW: Epoch = Epoch::from_bits(2);
-
-    fn ends(head: Position, oldest: Option<Position>, anchor: Option<Epoch>) -> LogEnds {
-        LogEnds { head, oldest, anchor }
-    }
-
-    #[test]
-    fn a_position_in_the_log_is_inside_and_before_the_first_event_is_so_in_every_epoch() {
-        let log = ends(Position::new(OLD, 9), Some(Position::new(OLD, 1)), Some(OLD));
-        assert_eq!(place(Position::new(OLD, 5), &log), Place::Inside);
-        assert_eq!(place(Position::new(OLD, 9), &log), Place::Inside);
-        let log = ends(Position::new(OLD, 9), Some(Position::new(OLD, 1)), None);
-        assert_eq!(place(Position::new(NEW, 0), &log), Place::Inside);
-        assert_eq!(place(Position::new(OLD, 0), &ends(Position::new(NEW, 0), None, None)), Place::Inside);
-    }
-
-    #[test]
-    fn pruned_history_names_the_oldest_that_remains_or_comes_next() {
-        let log = ends(Position::new(OLD, 9), Some(Position::new(OLD, 6)), None);
-        assert_eq!(place(Position::new(OLD, 3), &log), Place::Pruned { oldest: Position::new(OLD, 6) });
-        assert_eq!(place(Position::new(OLD, 5), &log), Place::Inside, "nothing is missing between 5 and 6");
-        let empty = ends(Position::new(OLD, 9), None, None);
-        assert_eq!(place(Position::new(OLD, 3), &empty), Place::Pruned { oldest: Position::new(OLD, 10) });
-        assert_eq!(place(Position::new(OLD, 0), &empty), Place::Pruned { oldest: Position::new(OLD, 10) });
-        assert_eq!(place(Position::new(OLD, 9), &empty), Place::Inside);
-    }
-
-    #[test]
-    fn a_pair_that_is_not_in_the_log_is_foreign_even_if_its_number_is() {
-        let log = ends(Position::new(NEW, 9), Some(Position::new(OLD, 1)), Some(NEW));
-        assert_eq!(place(Position::new(OLD, 8), &log), Place::Foreign);
-        assert_eq!(place(Position::new(OLD, 9), &log), Place::Foreign);
-        assert_eq!(place(Position::new(NEW, 10), &log), Place::Foreign);
-    }
 }

@@ -4,7 +4,6 @@
 //! same session holds the advisory lock of the node id: it is free as soon as the process is gone, which tells a dead holder from a
 //! live one. The server cancels a statement that outlives its time, so that given-up renewals do not pile up behind a lock.
 
-mod claim;
 mod rows;
 mod session;
 mod statements;
@@ -14,6 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use switchboard_core::claim::{Claim, Lock, judge};
 use switchboard_core::ports::{
     ChangeHints, Heartbeat, Member, Registered, Registration, Registry, RegistryError, Renewed,
 };
@@ -26,7 +26,6 @@ use crate::error::PostgresError;
 use crate::pool::Pool;
 use crate::route::{Route, within};
 use crate::schema::SchemaName;
-use claim::{Claim, Lock, judge};
 use session::Session;
 use statements::Statements;
 

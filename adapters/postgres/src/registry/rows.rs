@@ -5,11 +5,11 @@ use std::time::Duration;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
+use switchboard_core::claim::Holder;
 use switchboard_core::ports::{Member, Renewed, Swept};
 use switchboard_core::types::{Endpoint, Identity, Incarnation, Invalid, NodeId, Stats};
 use tracing::warn;
 
-use super::claim::Holder;
 use crate::error::PostgresError;
 
 pub(super) fn holder(row: &PgRow, stale_threshold: Duration) -> Result<Holder, PostgresError> {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::Uuid;
 use sqlx::{Connection, Row};
+use switchboard_core::claim::Holder;
 use switchboard_core::ports::{Heartbeat, Registration, SweepScope};
 use switchboard_core::types::{Identity, Incarnation, Stats};
 
-use super::claim::Holder;
 use super::rows;
 use super::statements::Statements;
 use crate::error::PostgresError;

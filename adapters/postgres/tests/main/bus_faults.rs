@@ -28,7 +28,7 @@ async fn next(events: &mut DurableStream) -> Arc<DurableEvent> {
 async fn next_ephemeral(events: &mut EphemeralStream) -> Payload {
     match timeout(LONG, events.next()).await.expect("nothing arrives").expect("the stream ended") {
         EphemeralItem::Event(event) => event.payload.clone(),
-        other => panic!("{other:?}"),
+        EphemeralItem::Lagged(missed) => panic!("lagged {missed}"),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The adapter on a real PostgreSQL.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+
 mod bus_faults;
 mod cluster;
 mod failover;

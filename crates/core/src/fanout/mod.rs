@@ -7,6 +7,7 @@
 mod durable;
 mod ephemeral;
 mod mailbox;
+mod place;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use parking_lot::RwLock;
 pub use durable::{DURABLE_MAILBOX, EventLog, Live, durable_stream};
 pub use ephemeral::{EPHEMERAL_MAILBOX, EphemeralFanout};
 pub use mailbox::{Delivery, Subscription};
+pub use place::{LogEnds, Place, place};
 
 use crate::stats::Counter;
 use crate::types::Channel;

@@ -1,25 +1,29 @@
-//! Decides whether a node id may be taken from whoever has its row. Pure.
+//! Decides whether a node id may be taken from whoever has its row. Pure; shared by the registries.
 //!
 //! Evidence of life is a session that holds the advisory lock, or a heartbeat that moves while we watch. A lock that was free when we
 //! came belongs to nobody; one that became free while we watched may belong to a process that is just reconnecting, so its
 //! heartbeat is given a chance to move.
 
-use switchboard_core::types::{Endpoint, Incarnation};
 use time::OffsetDateTime;
+
+use crate::types::{Endpoint, Incarnation};
 
 /// Whoever has the row of a node id.
 #[derive(Debug, Clone)]
-pub(super) struct Holder {
-    pub(super) incarnation: Incarnation,
-    pub(super) endpoint: Endpoint,
-    pub(super) heartbeat: OffsetDateTime,
+pub struct Holder {
+    /// The process that wrote it.
+    pub incarnation: Incarnation,
+    /// Where that process is.
+    pub endpoint: Endpoint,
+    /// When it last renewed, by the registry's clock.
+    pub heartbeat: OffsetDateTime,
     /// Whether its heartbeat is older than the stale threshold.
-    pub(super) stale: bool,
+    pub stale: bool,
 }
 
 /// The advisory lock of the node id, from where we stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lock {
+pub enum Lock {
     /// Another session has it.
     Held,
     /// Ours, but another session had it when we came.
@@ -30,12 +34,13 @@ pub(super) enum Lock {
 
 impl Lock {
     /// What is known after the first attempt to take it.
-    pub(super) fn first(ours: bool) -> Self {
+    pub fn first(ours: bool) -> Self {
         if ours { Self::Free } else { Self::Held }
     }
 
     /// What is known after a further attempt.
-    pub(super) fn again(self, ours: bool) -> Self {
+    #[must_use]
+    pub fn again(self, ours: bool) -> Self {
         match (self, ours) {
             (Self::Free, _) => Self::Free,
             (_, true) => Self::Freed,
@@ -44,8 +49,9 @@ impl Lock {
     }
 }
 
+/// What to do about a node id.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Claim {
+pub enum Claim {
     /// The row is ours to write.
     Take,
     /// Look again in a moment.
@@ -57,7 +63,7 @@ pub(super) enum Claim {
 }
 
 /// `first_seen` is what the first look showed, `waited` whether patience has run out.
-pub(super) fn judge(
+pub fn judge(
     me: Incarnation,
     holder: Option<&Holder>,
     first_seen: Option<&Holder>,
