@@ -1,0 +1,15 @@
+//! What may be wrong between a node and its registry.
+
+/// The state of a node's path to the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Link {
+    /// Works.
+    #[default]
+    Up,
+    /// Refused at once, as a closed port does.
+    Down,
+    /// Requests vanish: nothing happens and nobody answers.
+    RequestsLost,
+    /// Requests are carried out, and nobody answers.
+    AnswersLost,
+}

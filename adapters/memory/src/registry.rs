@@ -1,0 +1,140 @@
+//! One node's session with the table of nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use switchboard_core::claim::{Claim, Lock, judge};
+use switchboard_core::ports::{
+    ChangeHints, Heartbeat, Member, Registered, Registration, Registry, RegistryError, Renewed,
+};
+use switchboard_core::types::Identity;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tokio_stream::wrappers::WatchStream;
+
+use crate::link::Link;
+use crate::table::{SessionId, Table};
+
+/// As the PostgreSQL adapter: how long a live holder is given to show itself or go away.
+const HOLDER_PATIENCE: Duration = Duration::from_secs(2);
+const HOLDER_POLL: Duration = Duration::from_millis(50);
+
+/// The `Registry` of one node.
+pub struct MemoryRegistry {
+    table: Arc<Table>,
+    session: SessionId,
+    stalled: watch::Receiver<bool>,
+    link: watch::Sender<Link>,
+}
+
+impl MemoryRegistry {
+    pub(crate) fn new(table: Arc<Table>, stalled: watch::Receiver<bool>) -> Self {
+        Self { table, session: rand::random(), stalled, link: watch::Sender::new(Link::Up) }
+    }
+
+    /// Changes the state of the path to the registry, also for calls that are under way.
+    pub fn set_link(&self, link: Link) {
+        self.link.send_replace(link);
+    }
+
+    fn link(&self) -> Link {
+        *self.link.borrow()
+    }
+
+    /// Ends the session, as a lost connection does: the locks it held are free. The next call begins another.
+    pub fn lose_session(&self) {
+        self.table.unlock(self.session);
+    }
+
+    /// Has the registry do something, if the link allows. As with a server, what has been sent is carried out even if the caller gives
+    /// up waiting.
+    async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Table) -> T + Send + 'static,
+    ) -> Result<T, RegistryError> {
+        match self.link() {
+            Link::Up | Link::AnswersLost => {}
+            Link::Down => return Err(RegistryError::Unavailable("connection refused".into())),
+            Link::RequestsLost => std::future::pending().await,
+        }
+        let (table, mut stalled) = (Arc::clone(&self.table), self.stalled.clone());
+        let carried_out = tokio::spawn(async move {
+            // The cluster is gone: nobody will look.
+            let _ = stalled.wait_for(|stalled| !stalled).await;
+            work(&table)
+        });
+        let answer = carried_out.await.map_err(|error| RegistryError::Unavailable(error.into()))?;
+        if self.link() != Link::Up {
+            std::future::pending::<()>().await;
+        }
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl Registry for MemoryRegistry {
+    async fn register(&self, registration: &Registration) -> Result<Registered, RegistryError> {
+        let (started, session) = (Instant::now(), self.session);
+        let identity = &registration.identity;
+        let (mut lock, mut first_seen) = (None, None);
+        loop {
+            let (node_id, threshold) = (identity.node_id.clone(), registration.timing.stale_threshold());
+            let (ours, holder) = self
+                .call(move |table| (table.lock(&node_id, session), table.holder(&node_id, threshold)))
+                .await?;
+            let now = lock.map_or_else(|| Lock::first(ours), |before: Lock| before.again(ours));
+            let waited = started.elapsed() >= HOLDER_PATIENCE;
+            match judge(identity.incarnation, holder.as_ref(), first_seen.as_ref(), now, waited) {
+                Claim::Take => {
+                    let replaced = holder.as_ref().map(|holder| holder.incarnation);
+                    let registration = registration.clone();
+                    if let Some(seq) = self.call(move |table| table.take_row(&registration, replaced)).await?
+                    {
+                        return Ok(Registered { seq });
+                    }
+                }
+                Claim::Taken(endpoint) => {
+                    return Err(RegistryError::NodeIdTaken { node_id: identity.node_id.clone(), endpoint });
+                }
+                Claim::Unsettled => {
+                    return Err(RegistryError::Unavailable(
+                        "another session holds the lock of the node id".into(),
+                    ));
+                }
+                Claim::Wait => sleep(HOLDER_POLL).await,
+            }
+            lock = Some(now);
+            first_seen = first_seen.or(holder);
+        }
+    }
+
+    async fn renew(&self, heartbeat: &Heartbeat) -> Result<Renewed, RegistryError> {
+        let (sent, session) = (heartbeat.clone(), self.session);
+        let renewed = self.call(move |table| {
+            table.lock(&sent.identity.node_id, session);
+            table.renew(&sent)
+        });
+        renewed.await?.ok_or_else(|| RegistryError::Evicted(heartbeat.identity.clone()))
+    }
+
+    async fn members(&self) -> Result<Vec<Member>, RegistryError> {
+        self.call(Table::members).await
+    }
+
+    async fn deregister(&self, identity: &Identity) -> Result<(), RegistryError> {
+        let identity = identity.clone();
+        self.call(move |table| table.remove(&identity)).await
+    }
+
+    fn changes(&self) -> ChangeHints {
+        WatchStream::from_changes(self.table.moved()).boxed()
+    }
+}
+
+impl Drop for MemoryRegistry {
+    fn drop(&mut self) {
+        self.table.unlock(self.session);
+    }
+}

@@ -1,0 +1,194 @@
+//! The table of nodes and the locks of their ids, under one mutex: what a database does in one statement is done in one hold.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use switchboard_core::claim::Holder;
+use switchboard_core::ports::{Heartbeat, Member, Registration, Renewed, SweepScope, Swept};
+use switchboard_core::types::{Identity, Incarnation, NodeId, Stats};
+use time::OffsetDateTime;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Tells sessions apart.
+pub(crate) type SessionId = u64;
+
+pub(crate) struct Table {
+    inner: Mutex<Inner>,
+    moved: watch::Sender<()>,
+    epoch: Instant,
+}
+
+#[derive(Default)]
+struct Inner {
+    rows: BTreeMap<NodeId, Row>,
+    locks: BTreeMap<NodeId, SessionId>,
+    last_seq: i64,
+}
+
+struct Row {
+    registration: Registration,
+    seq: i64,
+    registered_at: OffsetDateTime,
+    heartbeat: OffsetDateTime,
+    stats: Stats,
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Self { inner: Mutex::default(), moved: watch::Sender::new(()), epoch: Instant::now() }
+    }
+
+    /// The registry's clock, in a year when nothing else happened.
+    fn now(&self) -> OffsetDateTime {
+        OffsetDateTime::UNIX_EPOCH + Duration::from_secs(1 << 30) + self.epoch.elapsed()
+    }
+
+    pub(crate) fn moved(&self) -> watch::Receiver<()> {
+        self.moved.subscribe()
+    }
+
+    /// Takes the lock of a node id if it is free; answers whether the session holds it.
+    pub(crate) fn lock(&self, node_id: &NodeId, session: SessionId) -> bool {
+        *self.inner.lock().locks.entry(node_id.clone()).or_insert(session) == session
+    }
+
+    pub(crate) fn unlock(&self, session: SessionId) {
+        self.inner.lock().locks.retain(|_, holder| *holder != session);
+    }
+
+    pub(crate) fn holder(&self, node_id: &NodeId, stale_threshold: Duration) -> Option<Holder> {
+        let now = self.now();
+        let inner = self.inner.lock();
+        let row = inner.rows.get(node_id)?;
+        Some(Holder {
+            incarnation: row.registration.identity.incarnation,
+            endpoint: row.registration.endpoint.clone(),
+            heartbeat: row.heartbeat,
+            stale: age(now, row.heartbeat) > stale_threshold,
+        })
+    }
+
+    /// Writes the row if its holder is still `replaced`; answers its `seq`.
+    pub(crate) fn take_row(&self, registration: &Registration, replaced: Option<Incarnation>) -> Option<i64> {
+        let now = self.now();
+        let mut inner = self.inner.lock();
+        let identity = &registration.identity;
+        let held = inner.rows.get(&identity.node_id);
+        let found = held.map(|row| row.registration.identity.incarnation);
+        if found.is_some_and(|found| Some(found) != replaced && found != identity.incarnation) {
+            return None;
+        }
+        let seq = held.map(|row| row.seq).unwrap_or_else(|| {
+            inner.last_seq += 1;
+            inner.last_seq
+        });
+        let row = Row {
+            registration: registration.clone(),
+            seq,
+            registered_at: now,
+            heartbeat: now,
+            stats: Stats::default(),
+        };
+        inner.rows.insert(identity.node_id.clone(), row);
+        drop(inner);
+        self.moved.send_replace(());
+        Some(seq)
+    }
+
+    /// Heartbeat, sweep and look around; `None` if the caller has no row.
+    pub(crate) fn renew(&self, heartbeat: &Heartbeat) -> Option<Renewed> {
+        let now = self.now();
+        let timing = &heartbeat.timing;
+        let mut inner = self.inner.lock();
+        let row = inner.rows.get_mut(&heartbeat.identity.node_id)?;
+        if row.registration.identity != heartbeat.identity {
+            return None;
+        }
+        let previous = row.heartbeat;
+        let gap = age(now, previous);
+        row.heartbeat = now;
+        row.stats = heartbeat.stats.clone();
+
+        let witnessed = heartbeat.sweep == SweepScope::Stale && gap <= timing.proof_window();
+        let dead = |row: &Row| {
+            let ghost = previous - row.heartbeat > timing.ghost_threshold();
+            let stale = witnessed && age(now, row.heartbeat) > timing.stale_threshold();
+            row.registration.identity != heartbeat.identity && (ghost || stale)
+        };
+        let mut swept = Vec::new();
+        inner.rows.retain(|_, row| {
+            let dead = dead(row);
+            if dead {
+                swept.push(Swept {
+                    identity: row.registration.identity.clone(),
+                    age: age(now, row.heartbeat),
+                });
+            }
+            !dead
+        });
+        let members = inner.members(now);
+        drop(inner);
+        if !swept.is_empty() {
+            self.moved.send_replace(());
+        }
+        Some(Renewed { members, swept, gap })
+    }
+
+    pub(crate) fn members(&self) -> Vec<Member> {
+        self.inner.lock().members(self.now())
+    }
+
+    pub(crate) fn remove(&self, identity: &Identity) {
+        let mut inner = self.inner.lock();
+        if inner.rows.get(&identity.node_id).is_some_and(|row| row.registration.identity == *identity) {
+            inner.rows.remove(&identity.node_id);
+            drop(inner);
+            self.moved.send_replace(());
+        }
+    }
+
+    pub(crate) fn delete(&self, node_id: &NodeId) {
+        self.inner.lock().rows.remove(node_id);
+    }
+
+    pub(crate) fn wipe(&self) {
+        *self.inner.lock() = Inner::default();
+    }
+
+    pub(crate) fn age(&self, by: Duration, whose: impl Fn(&NodeId) -> bool) {
+        for (node_id, row) in &mut self.inner.lock().rows {
+            if whose(node_id) {
+                row.heartbeat -= by;
+            }
+        }
+    }
+
+    pub(crate) fn heartbeat_age(&self, node_id: &NodeId) -> Option<Duration> {
+        let now = self.now();
+        self.inner.lock().rows.get(node_id).map(|row| age(now, row.heartbeat))
+    }
+}
+
+impl Inner {
+    fn members(&self, now: OffsetDateTime) -> Vec<Member> {
+        let member = |row: &Row| Member {
+            identity: row.registration.identity.clone(),
+            endpoint: row.registration.endpoint.clone(),
+            seq: row.seq,
+            registered_at: row.registered_at,
+            heartbeat: row.heartbeat,
+            age: age(now, row.heartbeat),
+            stats: row.stats.clone(),
+            meta: row.registration.meta.clone(),
+        };
+        let mut members: Vec<Member> = self.rows.values().map(member).collect();
+        members.sort_by_key(|member| member.seq);
+        members
+    }
+}
+
+fn age(now: OffsetDateTime, heartbeat: OffsetDateTime) -> Duration {
+    Duration::try_from(now - heartbeat).unwrap_or_default()
+}
