@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgPool, PgPoolOptions, PgRow};
 use sqlx::query::Query;
 use sqlx::{PgConnection, Postgres};
@@ -46,13 +47,10 @@ impl Pool {
     ) -> Result<Vec<PgRow>, PostgresError> {
         self.follow_primary();
         within(LIMIT, async {
-            let mut connection = self.inner.acquire().await?;
-            let result = Self::read(&mut connection, &self.route, query).await;
-            if result.is_err() {
-                // Perhaps it leads to a server that became a standby: never again.
-                connection.close_on_drop();
-            }
-            result
+            let mut borrowed = Borrowed { connection: self.inner.acquire().await?, good: false };
+            let rows = Self::read(&mut borrowed.connection, &self.route, query).await?;
+            borrowed.good = true;
+            Ok::<_, PostgresError>(rows)
         })
         .await
     }
@@ -82,6 +80,21 @@ impl Pool {
         let primary = self.route.primary_index();
         if self.host.swap(primary, Ordering::Relaxed) != primary {
             self.inner.set_connect_options(self.route.primary_options("pool"));
+        }
+    }
+}
+
+/// A connection that goes back to the pool only if its call succeeded. After an error it may lead to a server that became a
+/// standby, after a call that was given up to nowhere at all: waiting for it would take its place in the pool for ever.
+struct Borrowed {
+    connection: PoolConnection<Postgres>,
+    good: bool,
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if !self.good {
+            self.connection.close_on_drop();
         }
     }
 }
