@@ -86,29 +86,6 @@ impl Table {
             inner.last_seq += 1;
             inner.last_seq
         };
-        let row = inner.rows.get(node_id)?;
-        Some(Holder {
-            incarnation: row.registration.identity.incarnation,
-            endpoint: row.registration.endpoint.clone(),
-            heartbeat: row.heartbeat,
-            stale: age(now, row.heartbeat) > stale_threshold,
-        })
-    }
-
-    /// Writes the row if its holder is still `replaced`; answers its `seq`.
-    pub(crate) fn take_row(&self, registration: &Registration, replaced: Option<Incarnation>) -> Option<i64> {
-        let now = self.now();
-        let mut inner = self.inner.lock();
-        let identity = &registration.identity;
-        let held = inner.rows.get(&identity.node_id);
-        let found = held.map(|row| row.registration.identity.incarnation);
-        if found.is_some_and(|found| Some(found) != replaced && found != identity.incarnation) {
-            return None;
-        }
-        let seq = held.map(|row| row.seq).unwrap_or_else(|| {
-            inner.last_seq += 1;
-            inner.last_seq
-        });
         let row = Row {
             registration: registration.clone(),
             seq,
