@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_core::fanout::{DURABLE_MAILBOX, EPHEMERAL_MAILBOX, EphemeralFanout, Fanout};
-use switchboard_core::types::{Channel, NodeId, PayloadLimits};
+use switchboard_core::types::{Channel, Identity, NodeId, PayloadLimits};
 use tokio::sync::watch;
 
 pub use durable::MemoryDurable;
@@ -93,7 +93,12 @@ impl MemoryCluster {
 
     /// Age of a node's heartbeat, if it has a row.
     pub fn heartbeat_age(&self, node_id: &NodeId) -> Option<Duration> {
-        self.table.heartbeat_age(node_id)
+        self.table.heartbeat(node_id).map(|(_, age)| age)
+    }
+
+    /// Age of the heartbeat of this very process, if the row of its node id is its own.
+    pub fn heartbeat_age_of(&self, identity: &Identity) -> Option<Duration> {
+        self.table.heartbeat(&identity.node_id).filter(|(holder, _)| holder == identity).map(|(_, age)| age)
     }
 
     /// Removes the oldest events of a channel until `keep` remain.

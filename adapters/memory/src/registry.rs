@@ -90,9 +90,10 @@ impl Registry for MemoryRegistry {
                 Claim::Take => {
                     let replaced = holder.as_ref().map(|holder| holder.incarnation);
                     let registration = registration.clone();
-                    if let Some(seq) = self.call(move |table| table.take_row(&registration, replaced)).await?
+                    if let Some(registered) =
+                        self.call(move |table| table.take_row(&registration, replaced)).await?
                     {
-                        return Ok(Registered { seq });
+                        return Ok(registered);
                     }
                 }
                 Claim::Taken(endpoint) => {
@@ -135,6 +136,6 @@ impl Registry for MemoryRegistry {
 
 impl Drop for MemoryRegistry {
     fn drop(&mut self) {
-        self.table.unlock(self.session);
+        self.table.end_session(self.session);
     }
 }

@@ -1,11 +1,11 @@
 //! The table of nodes and the locks of their ids, under one mutex: what a database does in one statement is done in one hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use switchboard_core::claim::Holder;
-use switchboard_core::ports::{Heartbeat, Member, Registration, Renewed, SweepScope, Swept};
+use switchboard_core::ports::{Heartbeat, Member, Registered, Registration, Renewed, SweepScope, Swept};
 use switchboard_core::types::{Identity, Incarnation, NodeId, Stats};
 use time::OffsetDateTime;
 use tokio::sync::watch;
@@ -24,6 +24,7 @@ pub(crate) struct Table {
 struct Inner {
     rows: BTreeMap<NodeId, Row>,
     locks: BTreeMap<NodeId, SessionId>,
+    ended: BTreeSet<SessionId>,
     last_seq: i64,
 }
 
@@ -51,11 +52,18 @@ impl Table {
 
     /// Takes the lock of a node id if it is free; answers whether the session holds it.
     pub(crate) fn lock(&self, node_id: &NodeId, session: SessionId) -> bool {
-        *self.inner.lock().locks.entry(node_id.clone()).or_insert(session) == session
+        let mut inner = self.inner.lock();
+        !inner.ended.contains(&session) && *inner.locks.entry(node_id.clone()).or_insert(session) == session
     }
 
     pub(crate) fn unlock(&self, session: SessionId) {
         self.inner.lock().locks.retain(|_, holder| *holder != session);
+    }
+
+    /// Frees what the session holds; what it sent and is carried out only now takes no lock any more.
+    pub(crate) fn end_session(&self, session: SessionId) {
+        self.unlock(session);
+        self.inner.lock().ended.insert(session);
     }
 
     pub(crate) fn holder(&self, node_id: &NodeId, stale_threshold: Duration) -> Option<Holder> {
@@ -70,8 +78,12 @@ impl Table {
         })
     }
 
-    /// Writes the row if its holder is still `replaced`; answers its `seq`.
-    pub(crate) fn take_row(&self, registration: &Registration, replaced: Option<Incarnation>) -> Option<i64> {
+    /// Writes the row if its holder is still `replaced`.
+    pub(crate) fn take_row(
+        &self,
+        registration: &Registration,
+        replaced: Option<Incarnation>,
+    ) -> Option<Registered> {
         let now = self.now();
         let mut inner = self.inner.lock();
         let identity = &registration.identity;
@@ -96,7 +108,7 @@ impl Table {
         inner.rows.insert(identity.node_id.clone(), row);
         drop(inner);
         self.moved.send_replace(());
-        Some(seq)
+        Some(Registered { seq, heartbeat: now })
     }
 
     /// Heartbeat, sweep and look around; `None` if the caller has no row.
@@ -113,11 +125,12 @@ impl Table {
         row.heartbeat = now;
         row.stats = heartbeat.stats.clone();
 
+        let in_order = previous == heartbeat.witness;
         let witnessed = heartbeat.sweep == SweepScope::Stale && gap <= timing.proof_window();
         let dead = |row: &Row| {
             let ghost = previous - row.heartbeat > timing.ghost_threshold();
             let stale = witnessed && age(now, row.heartbeat) > timing.stale_threshold();
-            row.registration.identity != heartbeat.identity && (ghost || stale)
+            in_order && row.registration.identity != heartbeat.identity && (ghost || stale)
         };
         let mut swept = Vec::new();
         inner.rows.retain(|_, row| {
@@ -135,7 +148,7 @@ impl Table {
         if !swept.is_empty() {
             self.moved.send_replace(());
         }
-        Some(Renewed { members, swept, gap })
+        Some(Renewed { heartbeat: now, members, swept, gap })
     }
 
     pub(crate) fn members(&self) -> Vec<Member> {
@@ -167,9 +180,12 @@ impl Table {
         }
     }
 
-    pub(crate) fn heartbeat_age(&self, node_id: &NodeId) -> Option<Duration> {
+    /// Who has the row of a node id, and how old its heartbeat is.
+    pub(crate) fn heartbeat(&self, node_id: &NodeId) -> Option<(Identity, Duration)> {
         let now = self.now();
-        self.inner.lock().rows.get(node_id).map(|row| age(now, row.heartbeat))
+        let inner = self.inner.lock();
+        let row = inner.rows.get(node_id)?;
+        Some((row.registration.identity.clone(), age(now, row.heartbeat)))
     }
 }
 

@@ -72,7 +72,7 @@ impl Timing {
 
     /// How long one renewal may take before it counts as failed and its connection is given up.
     pub fn renewal_timeout(&self) -> Duration {
-        self.stale_threshold / 5
+        self.stale_threshold / 6
     }
 
     /// Pause before renewal attempt `attempt` (1 = first retry) after failures: doubles from a thirtieth of the threshold up to a sixth, so

@@ -91,10 +91,10 @@ impl Registry for PostgresRegistry {
                 match judge(identity.incarnation, holder.as_ref(), first_seen.as_ref(), lock, waited) {
                     Claim::Take => {
                         let replaced = holder.as_ref().map(|holder| holder.incarnation);
-                        if let Some(seq) =
+                        if let Some(registered) =
                             session.take_row(registration, replaced).await.map_err(unavailable)?
                         {
-                            return Ok(Registered { seq });
+                            return Ok(registered);
                         }
                         // Somebody else took the row between the look and the write: look again.
                     }

@@ -44,13 +44,13 @@ pub(super) fn members(rows: &[PgRow]) -> Vec<Member> {
 /// The answer to a renewal; `None` if the caller's row was not there, in which case there are no rows at all.
 pub(super) fn renewed(rows: Vec<PgRow>) -> Result<Option<Renewed>, PostgresError> {
     let Some(first) = rows.first() else { return Ok(None) };
-    let gap = duration(first, "gap")?;
+    let (gap, heartbeat) = (duration(first, "gap")?, first.try_get("written")?);
     let (swept, members): (Vec<_>, Vec<_>) =
         rows.into_iter().partition(|row| row.try_get("swept").unwrap_or_default());
     let swept = swept
         .iter()
         .filter_map(|row| Some(Swept { identity: identity(row).ok()?, age: duration(row, "age").ok()? }));
-    Ok(Some(Renewed { members: self::members(&members), swept: swept.collect(), gap }))
+    Ok(Some(Renewed { members: self::members(&members), swept: swept.collect(), heartbeat, gap }))
 }
 
 fn identity(row: &PgRow) -> Result<Identity, PostgresError> {

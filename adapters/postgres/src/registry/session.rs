@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::Uuid;
 use sqlx::{Connection, Row};
 use switchboard_core::claim::Holder;
-use switchboard_core::ports::{Heartbeat, Registration, SweepScope};
+use switchboard_core::ports::{Heartbeat, Registered, Registration, SweepScope};
 use switchboard_core::types::{Identity, Incarnation, Stats};
 
 use super::rows;
@@ -63,12 +63,12 @@ impl Session {
         row.as_ref().map(|row| rows::holder(row, stale_threshold)).transpose()
     }
 
-    /// Writes the row, if its holder is still `replaced` (or there is none); answers its `seq`.
+    /// Writes the row, if its holder is still `replaced` (or there is none).
     pub(super) async fn take_row(
         &mut self,
         registration: &Registration,
         replaced: Option<Incarnation>,
-    ) -> Result<Option<i64>, PostgresError> {
+    ) -> Result<Option<Registered>, PostgresError> {
         let identity = &registration.identity;
         let row = sqlx::query(self.statements.take_row.clone())
             .bind(identity.node_id.as_str())
@@ -79,7 +79,8 @@ impl Session {
             .fetch_optional(&mut self.connection)
             .await?;
         self.identity = identity.clone();
-        Ok(row.map(|row| row.try_get(0)).transpose()?)
+        row.map(|row| Ok(Registered { seq: row.try_get("seq")?, heartbeat: row.try_get("heartbeat")? }))
+            .transpose()
     }
 
     pub(super) async fn renew(&mut self, heartbeat: &Heartbeat) -> Result<Vec<PgRow>, PostgresError> {
@@ -92,6 +93,7 @@ impl Session {
             .bind(heartbeat.sweep == SweepScope::Stale)
             .bind(micros(timing.proof_window()))
             .bind(micros(timing.stale_threshold()))
+            .bind(heartbeat.witness)
             .fetch_all(&mut self.connection)
             .await?;
         Ok(rows)

@@ -45,11 +45,11 @@ impl Statements {
                        SET incarnation = excluded.incarnation, endpoint = excluded.endpoint, meta = excluded.meta,
                            registered_at = now(), heartbeat = now(), stats = '{}'
                        WHERE r.incarnation IN ($5, excluded.incarnation)
-                       RETURNING r.seq
+                       RETURNING r.seq, r.heartbeat
                    )
-                   SELECT seq, pg_notify('{schema}.registry', 'registered ' || $1) FROM taken"#),
-            // One round trip: heartbeat, sweep, announcement, membership. `me` shows how old the previous heartbeat was;
-            // without it nothing else happens. Locked rows are skipped: a stuck peer blocks nobody, no two ticks deadlock.
+                   SELECT seq, heartbeat, pg_notify('{schema}.registry', 'registered ' || $1) FROM taken"#),
+            // One round trip: heartbeat, sweep, announcement, membership. `me` shows the previous heartbeat, which
+            // is the witness; without its row nothing else happens, and nobody is swept by a call that is out of order. Locked rows are skipped: a stuck peer blocks nobody, no two ticks deadlock.
             renew: sql(r#"WITH me AS (
                        SELECT node_id, heartbeat AS previous FROM "{schema}".node_registry
                        WHERE node_id = $1 AND incarnation = $2 FOR UPDATE
@@ -59,7 +59,7 @@ impl Statements {
                    ), stale AS (
                        SELECT r.node_id, now() - r.heartbeat AS age
                        FROM "{schema}".node_registry r, me
-                       WHERE r.node_id <> me.node_id
+                       WHERE r.node_id <> me.node_id AND me.previous = $8
                          AND (r.heartbeat < me.previous - $4 * interval '1 microsecond'
                               OR $5 AND now() - me.previous <= $6 * interval '1 microsecond'
                                     AND r.heartbeat < now() - $7 * interval '1 microsecond')
@@ -69,11 +69,11 @@ impl Statements {
                        WHERE r.node_id = s.node_id
                        RETURNING r.node_id, r.incarnation, (extract(epoch FROM s.age) * 1000000)::bigint AS age
                    )
-                   SELECT {columns}, false AS swept, {gap} AS gap, NULL AS announced
+                   SELECT {columns}, false AS swept, {gap} AS gap, now() AS written, NULL AS announced
                    FROM "{schema}".node_registry r
                    WHERE EXISTS (SELECT FROM me) AND NOT EXISTS (SELECT FROM swept s WHERE s.node_id = r.node_id)
                    UNION ALL
-                   SELECT s.node_id, s.incarnation, '', 0, now(), now(), s.age, '{}', '{}', true, {gap},
+                   SELECT s.node_id, s.incarnation, '', 0, now(), now(), s.age, '{}', '{}', true, {gap}, now(),
                           pg_notify('{schema}.registry', 'swept ' || s.node_id)::text
                    FROM swept s
                    ORDER BY seq, node_id"#),

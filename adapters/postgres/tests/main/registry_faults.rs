@@ -9,6 +9,7 @@ use switchboard_core::node::NodeEnd;
 use switchboard_core::ports::{Heartbeat, Registration, RegistryError, SweepScope};
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{Identity, NodeId, Stats};
+use time::OffsetDateTime;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::cluster::{Cluster, Member};
@@ -24,8 +25,14 @@ fn registration(identity: &Identity, timing: Timing) -> Registration {
     }
 }
 
-fn heartbeat(identity: &Identity, timing: Timing) -> Heartbeat {
-    Heartbeat { identity: identity.clone(), stats: Stats::default(), sweep: SweepScope::Stale, timing }
+fn heartbeat(identity: &Identity, timing: Timing, witness: OffsetDateTime) -> Heartbeat {
+    Heartbeat {
+        identity: identity.clone(),
+        stats: Stats::default(),
+        sweep: SweepScope::Stale,
+        witness,
+        timing,
+    }
 }
 
 async fn evicted(member: &Member) {
@@ -150,7 +157,7 @@ async fn b010_time_zones_change_no_age_and_no_timestamp() {
     let members = n1.ports.registry().members().await.unwrap();
     for member in members {
         assert!(member.age < cluster.timing.stale_threshold(), "{:?}", member.age);
-        let behind = time::OffsetDateTime::now_utc() - member.heartbeat;
+        let behind = OffsetDateTime::now_utc() - member.heartbeat;
         assert!(behind.as_seconds_f64().abs() < 5.0, "{behind}");
     }
 }
@@ -234,12 +241,12 @@ async fn b017_a_holder_that_is_stale_is_replaced_although_its_session_still_has_
     let cluster = Cluster::new().await;
     let holder = cluster.ports("app").await;
     let identity = Identity::fresh(NodeId::parse("app").unwrap());
-    holder.registry().register(&registration(&identity, cluster.timing)).await.unwrap();
+    let held = holder.registry().register(&registration(&identity, cluster.timing)).await.unwrap();
     // Paused: its session lives, its heartbeats do not.
     sleep(cluster.timing.stale_threshold()).await;
     let successor = cluster.node("app").await;
     assert!(matches!(
-        holder.registry().renew(&heartbeat(&identity, cluster.timing)).await,
+        holder.registry().renew(&heartbeat(&identity, cluster.timing, held.heartbeat)).await,
         Err(RegistryError::Evicted(evicted)) if evicted == identity
     ));
     sleep(cluster.timing.cadence() * 2).await;
@@ -252,28 +259,33 @@ async fn b021_twenty_nodes_that_are_all_stale_sweep_without_a_deadlock() {
     let mut nodes = Vec::new();
     for n in 0..20 {
         let ports = cluster.ports(&format!("n{n}")).await;
-        let identity = Identity::fresh(NodeId::parse(&format!("n{n}")).unwrap());
-        ports.registry().register(&registration(&identity, cluster.timing)).await.unwrap();
-        nodes.push((ports, identity));
+        nodes.push((ports, Identity::fresh(NodeId::parse(&format!("n{n}")).unwrap())));
     }
+    let mut swept = 0;
     for _ in 0..50 {
-        // Every other one is stale; every witness is fresh, so everybody sweeps, all at once.
-        cluster
-            .sql("UPDATE {schema}.node_registry SET heartbeat = now() - CASE WHEN right(node_id, 1) IN ('1', '3', '5', '7', '9') \
-                  THEN interval '1 min' ELSE interval '0' END")
-            .await;
-        let ticks = nodes.iter().map(|(ports, identity)| {
-            let registry = ports.registry();
-            let heartbeat = heartbeat(identity, cluster.timing);
-            async move { registry.renew(&heartbeat).await }
-        });
-        for result in futures::future::join_all(ticks).await {
-            assert!(matches!(result, Ok(_) | Err(RegistryError::Evicted(_))), "{result:?}");
-        }
+        let mut ticks = Vec::new();
         for (ports, identity) in &nodes {
-            ports.registry().register(&registration(identity, cluster.timing)).await.unwrap();
+            let registered =
+                ports.registry().register(&registration(identity, cluster.timing)).await.unwrap();
+            ticks.push((ports.registry(), heartbeat(identity, cluster.timing, registered.heartbeat)));
+        }
+        // Every other one is stale, and everybody ticks at once.
+        let odd = "right(node_id, 1) IN ('1', '3', '5', '7', '9')";
+        cluster
+            .sql(&format!(
+                "UPDATE {{schema}}.node_registry SET heartbeat = now() - interval '1 min' WHERE {odd}"
+            ))
+            .await;
+        let renewals = ticks.iter().map(|(registry, heartbeat)| registry.renew(heartbeat));
+        for result in futures::future::join_all(renewals).await {
+            match result {
+                Ok(renewed) => swept += renewed.swept.len(),
+                Err(RegistryError::Evicted(_)) => {}
+                Err(other) => panic!("{other}"),
+            }
         }
     }
+    assert!(swept > 0, "nobody was ever swept");
     let log = std::fs::read_to_string(cluster.server().log_file()).unwrap();
     assert!(!log.contains("deadlock detected"));
 }
@@ -442,4 +454,31 @@ async fn rows_that_no_node_wrote_cost_nobody_a_heartbeat() {
     sleep(cluster.timing.cadence() * 3).await;
     assert!(node.node.status().borrow().is_active(), "{:?}", node.node.status().borrow().last_error);
     assert_eq!(node.node.membership().borrow().size(), 1);
+}
+
+/// A frozen server carries out in any order what it was sent; a sweep that was sent before the freeze must not be believed after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn b001_a_renewal_that_is_carried_out_late_sweeps_nobody() {
+    let cluster = Cluster::new().await;
+    let ports = cluster.ports("n1").await;
+    let identity = Identity::fresh(NodeId::parse("n1").unwrap());
+    let registered = ports.registry().register(&registration(&identity, cluster.timing)).await.unwrap();
+    let sent_before_the_freeze = heartbeat(&identity, cluster.timing, registered.heartbeat);
+    cluster
+        .sql("INSERT INTO {schema}.node_registry (node_id, endpoint, heartbeat) VALUES ('n2', 'h:1', now() - interval '1 min')")
+        .await;
+    // The one that was sent last overtakes it.
+    let overtaking = Heartbeat { sweep: SweepScope::Ghosts, ..sent_before_the_freeze.clone() };
+    ports.registry().renew(&overtaking).await.unwrap();
+    let late = ports.registry().renew(&sent_before_the_freeze).await.unwrap();
+    assert_eq!(late.swept, []);
+    assert_eq!(late.members.len(), 2);
+    // With the right witness the same row is swept.
+    let swept = ports
+        .registry()
+        .renew(&Heartbeat { witness: late.heartbeat, ..sent_before_the_freeze })
+        .await
+        .unwrap();
+    assert_eq!(swept.swept.len(), 1);
+    assert_eq!(swept.members.len(), 1);
 }

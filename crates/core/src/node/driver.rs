@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Fuse, FusedFuture};
 use futures::{FutureExt, StreamExt};
+use time::OffsetDateTime;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{info, warn};
@@ -19,6 +20,9 @@ use crate::types::Identity;
 /// Hints that come closer together than this cause one look: a hundred nodes that start at once are a hundred hints.
 const LOOK_SPACING: Duration = Duration::from_millis(100);
 
+/// Longest wait for one registration, which includes the patience with another holder of the node id.
+const REGISTER_LIMIT: Duration = Duration::from_secs(5);
+
 pub(super) struct Driver {
     registry: Arc<dyn Registry>,
     config: NodeConfig,
@@ -32,6 +36,13 @@ pub(super) struct Handles {
     pub(super) status: watch::Receiver<NodeStatus>,
     pub(super) membership: watch::Receiver<Arc<Membership>>,
     pub(super) end: watch::Receiver<Option<NodeEnd>>,
+}
+
+/// An incarnation at its beginning.
+struct Joined {
+    identity: Identity,
+    lease: Lease,
+    witness: OffsetDateTime,
 }
 
 /// How one incarnation ended.
@@ -70,7 +81,7 @@ impl Driver {
 
     async fn live(&self, leave: &mut oneshot::Receiver<Duration>) -> NodeEnd {
         loop {
-            let (identity, lease) = tokio::select! {
+            let joined = tokio::select! {
                 biased;
                 patience = &mut *leave => {
                     // The registration may have reached the registry although its answer has not reached us.
@@ -83,7 +94,7 @@ impl Driver {
                     Err(error) => return NodeEnd::Refused(Arc::new(error)),
                 },
             };
-            match self.incarnate(identity, lease, leave).await {
+            match self.incarnate(joined, leave).await {
                 Incarnate::Leave(identity, patience) => {
                     self.deregister(&identity, patience).await;
                     return NodeEnd::Left;
@@ -97,7 +108,7 @@ impl Driver {
     }
 
     /// Registers, waiting out everything that can be waited out.
-    async fn join(&self) -> Result<(Identity, Lease), RegistryError> {
+    async fn join(&self) -> Result<Joined, RegistryError> {
         let identity = self.status.borrow().identity.clone();
         let registration = Registration {
             identity: identity.clone(),
@@ -108,12 +119,18 @@ impl Driver {
         let mut attempt = 0;
         loop {
             let sent = Instant::now();
-            match self.registry.register(&registration).await {
+            let registered = match timeout(REGISTER_LIMIT, self.registry.register(&registration)).await {
+                Ok(answer) => answer,
+                Err(_elapsed) => {
+                    Err(RegistryError::Unavailable(format!("no answer within {REGISTER_LIMIT:?}").into()))
+                }
+            };
+            match registered {
                 Ok(registered) => {
                     info!(node = %identity, seq = registered.seq, "joined the cluster");
                     let lease = Lease::new(self.config.timing, sent.into_std());
                     self.show_lease(&lease, Some(sent), None);
-                    return Ok((identity, lease));
+                    return Ok(Joined { identity, lease, witness: registered.heartbeat });
                 }
                 Err(error @ RegistryError::Unavailable(_)) => {
                     attempt += 1;
@@ -128,12 +145,8 @@ impl Driver {
     }
 
     /// Keeps one incarnation alive until it is evicted or asked to leave.
-    async fn incarnate(
-        &self,
-        identity: Identity,
-        mut lease: Lease,
-        leave: &mut oneshot::Receiver<Duration>,
-    ) -> Incarnate {
+    async fn incarnate(&self, joined: Joined, leave: &mut oneshot::Receiver<Duration>) -> Incarnate {
+        let Joined { identity, mut lease, mut witness } = joined;
         let mut hints = self.registry.changes().fuse();
         let mut renewal: Renewal = Fuse::terminated();
         let mut sent = None;
@@ -150,6 +163,7 @@ impl Driver {
                             identity: identity.clone(),
                             stats: self.stats.collect(),
                             sweep,
+                            witness,
                             timing: self.config.timing,
                         };
                         sent = Some(Instant::now());
@@ -182,6 +196,7 @@ impl Driver {
                         }
                         input = LeaseInput::Renewed { gap: renewed.gap };
                         error = None;
+                        witness = renewed.heartbeat;
                         self.show_members(&identity, renewed.members);
                     }
                     Err(Some(RegistryError::Evicted(_))) => input = LeaseInput::Refused,

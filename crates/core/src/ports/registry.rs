@@ -29,8 +29,8 @@ pub trait Registry: Send + Sync {
 
     /// Proves that this node is alive, sweeps the dead, and looks around, in one step.
     ///
-    /// Order within the step: write the heartbeat and stats; if that found the row, delete the rows that
-    /// [`Heartbeat::sweep`] gives evidence against; read who is left. Never sweeps the caller's own row, skips rows
+    /// Order within the step: write the heartbeat and stats; if that found the row, and it showed [`Heartbeat::witness`], delete the
+    /// rows that [`Heartbeat::sweep`] gives evidence against; read who is left. Never sweeps the caller's own row, skips rows
     /// that somebody else has locked, announces what it swept through [`changes`](Self::changes).
     ///
     /// [`RegistryError::Evicted`] if there is no row with this identity: nothing was written or swept. Do not retry.
@@ -71,6 +71,8 @@ pub struct Registration {
 pub struct Registered {
     /// Place of the node in the order of members.
     pub seq: i64,
+    /// The heartbeat that was written: the witness of the first renewal.
+    pub heartbeat: OffsetDateTime,
 }
 
 /// What [`Registry::renew`] needs.
@@ -82,6 +84,9 @@ pub struct Heartbeat {
     pub stats: Stats,
     /// Whom it may sweep.
     pub sweep: SweepScope,
+    /// The heartbeat that the caller last had confirmed. If the row shows another one, this very call is out of order (it
+    /// hung while a later one got through) or an answer was lost: what it knows is old, and it sweeps nobody.
+    pub witness: OffsetDateTime,
     /// The durations that `sweep` refers to.
     pub timing: Timing,
 }
@@ -90,7 +95,9 @@ pub struct Heartbeat {
 ///
 /// A stale row proves a dead peer only if the registry was writable the whole time: after a stall of the registry
 /// every row is stale and nobody is dead. The caller's own row is the witness. Before it is overwritten it shows, by
-/// the registry's own clock, when the caller last got through.
+/// the registry's own clock, when the caller last got through. A call that shows up late, after another one of the same caller, has no
+/// witness and sweeps nobody: when a frozen server wakes up, statements that were given up long ago are carried out
+/// in any order. (Found by the simulation in `tests/main/simulation.rs`.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SweepScope {
     /// Only ghosts: rows that were older than [`Timing::ghost_threshold`] already when the caller last got through.
@@ -105,6 +112,8 @@ pub enum SweepScope {
 /// Answer to [`Registry::renew`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Renewed {
+    /// The heartbeat that was written: the witness of the next renewal.
+    pub heartbeat: OffsetDateTime,
     /// Everybody who is left, the caller included, ordered by `seq`.
     pub members: Vec<Member>,
     /// Who was removed by this very call.
