@@ -465,7 +465,7 @@ async fn b001_a_renewal_that_is_carried_out_late_sweeps_nobody() {
     let registered = ports.registry().register(&registration(&identity, cluster.timing)).await.unwrap();
     let sent_before_the_freeze = heartbeat(&identity, cluster.timing, registered.heartbeat);
     cluster
-        .sql("INSERT INTO {schema}.node_registry (node_id, endpoint, heartbeat) VALUES ('n2', 'h:1', now() - interval '1 min')")
+        .sql("INSERT INTO {schema}.node_registry (node_id, endpoint, heartbeat) VALUES ('n2', 'h:1', now() - interval '5 s')")
         .await;
     // The one that was sent last overtakes it.
     let overtaking = Heartbeat { sweep: SweepScope::Ghosts, ..sent_before_the_freeze.clone() };

@@ -258,7 +258,7 @@ fn no_node_acts_while_it_may_be_swept_and_no_undisturbed_node_is_evicted() {
             }
             match std::panic::catch_unwind(|| simulate(seed)) {
                 Ok(count) => evictions.fetch_add(count, Ordering::Relaxed),
-                Err(_) => panic!("seed {seed} failed; SIM_SEED={seed} runs it alone"),
+                Err(_panic) => panic!("seed {seed} failed; SIM_SEED={seed} runs it alone"),
             };
         }
     };
