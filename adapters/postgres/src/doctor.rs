@@ -5,13 +5,13 @@
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
+use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Row};
 use time::OffsetDateTime;
-use tokio::time::timeout;
 
 use crate::config::PostgresConfig;
 use crate::error::PostgresError;
+use crate::listener::{Listener, ListenerState};
 use crate::route::{Route, within};
 use crate::schema::{self, SCHEMA_VERSION};
 
@@ -94,7 +94,7 @@ pub async fn examine(config: &PostgresConfig) -> Vec<Finding> {
         ));
     }
     let session = config.session_dsn.clone().map_or(route, |dsn| Route::new(dsn, config.node_id.clone()));
-    findings.push(listen(&session).await);
+    findings.push(listen(session, config).await);
     let _ = within(LIMIT, connection.close()).await;
     findings
 }
@@ -281,14 +281,16 @@ async fn crash_safety(connection: &mut PgConnection) -> Result<Finding, Postgres
     })
 }
 
-/// A LISTEN session must hear a NOTIFY from another session.
-async fn listen(route: &Route) -> Finding {
+/// A LISTEN session must hear a NOTIFY from another session: what every node makes sure of when it starts.
+async fn listen(route: Route, config: &PostgresConfig) -> Finding {
     let check = "listen";
-    match round_trip(route).await {
-        Ok(true) => Finding::ok(check, "a NOTIFY reached a LISTEN session; no pooler in between swallows it"),
-        Ok(false) => Finding::failed(
+    match Listener::new(route, &config.schema, Vec::new(), ListenerState::new()).open().await {
+        Ok(_session) => {
+            Finding::ok(check, "a NOTIFY reached a LISTEN session; no pooler in between swallows it")
+        }
+        Err(error @ PostgresError::ListenSwallowed) => Finding::failed(
             check,
-            PostgresError::ListenSwallowed.to_string(),
+            error.to_string(),
             "set LISTEN_DATABASE_URL to a direct route to PostgreSQL",
         ),
         Err(error) => Finding::failed(
@@ -297,20 +299,6 @@ async fn listen(route: &Route) -> Finding {
             "see the message; LISTEN_DATABASE_URL is the route that is used",
         ),
     }
-}
-
-async fn round_trip(route: &Route) -> Result<bool, PostgresError> {
-    let (mut sender, options) = route.find_primary("doctor").await?;
-    let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(LIMIT).connect_lazy_with(options);
-    let mut listener = within(LIMIT, PgListener::connect_with(&pool)).await?;
-    listener.eager_reconnect(false);
-    let channel = format!("switchboard.doctor.{:08x}", rand::random::<u32>());
-    within(LIMIT, listener.listen(&channel)).await?;
-    let probe = sqlx::query("SELECT pg_notify($1, '')").bind(&channel).persistent(false);
-    within(LIMIT, probe.execute(&mut sender)).await?;
-    let heard = matches!(timeout(LIMIT, listener.try_recv()).await, Ok(Ok(Some(_))));
-    let _ = within(LIMIT, sender.close()).await;
-    Ok(heard)
 }
 
 async fn fetch(

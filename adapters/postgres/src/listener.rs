@@ -128,7 +128,11 @@ impl Listener {
             self.sinks.iter().map(|sink| sink.notify_channel()).chain([self.probe_channel.as_str()]);
         within(LIMIT, session.listen_all(channels)).await?;
 
-        within(LIMIT, self.probe().execute(&mut other)).await?;
+        match within(LIMIT, self.probe().execute(&mut other)).await {
+            // A session that never executed LISTEN was notified: somebody hands server sessions around.
+            Err(PostgresError::Sql(sqlx::Error::Protocol(_))) => return Err(PostgresError::ListenSwallowed),
+            sent => sent?,
+        };
         self.echo(&mut session).await?;
         // Its work is done; a server that does not say goodbye changes nothing.
         let _ = within(LIMIT, other.close()).await;

@@ -5,5 +5,6 @@
 mod bus_faults;
 mod cluster;
 mod failover;
+mod pooler;
 mod registry_faults;
 mod support;

@@ -1,0 +1,119 @@
+//! A transaction pooler in front of PostgreSQL swallows LISTEN without an error. It must be noticed at the start.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::unistd::{Uid, User};
+use switchboard_postgres::doctor::{Verdict, examine};
+use switchboard_postgres::{Dsn, PostgresError};
+
+use crate::cluster::Cluster;
+use crate::support::eventually;
+
+/// PgBouncer in front of a cluster's server, in transaction mode.
+struct Pooler {
+    process: Child,
+    /// Holds its configuration.
+    _directory: tempfile::TempDir,
+    url: String,
+}
+
+impl Pooler {
+    async fn start(cluster: &Cluster) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (user, at) = cluster.url.strip_prefix("postgres://").unwrap().split_once('@').unwrap();
+        let (user, password) = user.split_once(':').unwrap();
+        let (host, database) = at.split_once('/').unwrap();
+        let server_port = host.rsplit_once(':').unwrap().1;
+        let users = directory.path().join("users");
+        std::fs::write(&users, format!("\"{user}\" \"{password}\"\n")).unwrap();
+        let settings = directory.path().join("pgbouncer.ini");
+        let text = format!(
+            "[databases]\n{database} = host=127.0.0.1 port={server_port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
+             unix_socket_dir =\nauth_type = plain\nauth_file = {}\npool_mode = transaction\nmax_client_conn = 200\n\
+             ignore_startup_parameters = extra_float_digits\n",
+            users.display()
+        );
+        std::fs::write(&settings, text).unwrap();
+        let mut command = Command::new("pgbouncer");
+        command.arg(&settings).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
+        if Uid::effective().is_root() {
+            // As PostgreSQL, it refuses to run as root.
+            let nobody = User::from_name("nobody").unwrap().unwrap();
+            for path in [directory.path(), &users, &settings] {
+                std::os::unix::fs::chown(path, Some(nobody.uid.as_raw()), Some(nobody.gid.as_raw())).unwrap();
+            }
+            command.uid(nobody.uid.as_raw()).gid(nobody.gid.as_raw());
+        }
+        let process = command.spawn().expect("pgbouncer is installed");
+        eventually(Duration::from_secs(10), "pgbouncer listens", async || {
+            tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok()
+        })
+        .await;
+        let url = format!("postgres://{user}:{password}@127.0.0.1:{port}/{database}");
+        Self { process, _directory: directory, url }
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_pooler_is_refused_with_what_to_do() {
+    let cluster = Cluster::new().await;
+    let pooler = Pooler::start(&cluster).await;
+    let mut config = cluster.config("n1");
+    config.dsn = Dsn::parse(&pooler.url).unwrap();
+    let error = cluster.try_ports(config.clone()).await.err().expect("a pooler was accepted");
+    assert!(matches!(error, PostgresError::ListenSwallowed), "{error}");
+    assert!(!error.is_transient() && error.to_string().contains("LISTEN_DATABASE_URL"), "{error}");
+
+    let findings = examine(&config).await;
+    let listen = findings.iter().find(|finding| finding.check == "listen").unwrap();
+    assert_eq!(listen.verdict, Verdict::Failed, "{listen:?}");
+    assert!(listen.advice.as_ref().unwrap().contains("LISTEN_DATABASE_URL"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_healthy_server_has_nothing_but_good_findings() {
+    let cluster = Cluster::with_own_server(&[("fsync", "on")]).await;
+    for round in 0..2 {
+        for finding in examine(&cluster.config("n1")).await {
+            assert_eq!(finding.verdict, Verdict::Ok, "round {round}: {finding:?}");
+        }
+        // And so with the schema in place.
+        cluster.ports("n1").await.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_names_missing_rights_a_standby_and_a_dead_port() {
+    let cluster = Cluster::with_own_server(&[]).await;
+    cluster.ports("n1").await.close().await;
+    cluster.sql("CREATE ROLE poor LOGIN PASSWORD 'poor'").await;
+    let mut config = cluster.config("n1");
+    let at = cluster.url.rsplit_once('@').unwrap().1.to_owned();
+    config.dsn = Dsn::parse(&format!("postgres://poor:poor@{at}")).unwrap();
+    let findings = examine(&config).await;
+    let rights = findings.iter().find(|finding| finding.check == "rights").unwrap();
+    assert_eq!(rights.verdict, Verdict::Failed);
+    assert!(rights.advice.as_ref().unwrap().contains("GRANT"), "{rights:?}");
+
+    config.dsn = Dsn::parse(&format!("postgres://poor:wrong-secret@{at}")).unwrap();
+    let findings = examine(&config).await;
+    assert_eq!((findings.len(), findings[0].verdict), (1, Verdict::Failed));
+    assert!(
+        findings[0].detail.contains("28P01") && !findings[0].detail.contains("wrong-secret"),
+        "{findings:?}"
+    );
+
+    config.dsn = Dsn::parse("postgres://poor:poor@127.0.0.1:1/postgres").unwrap();
+    let findings = examine(&config).await;
+    assert_eq!((findings.len(), findings[0].check), (1, "connection"));
+}
