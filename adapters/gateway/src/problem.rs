@@ -1,0 +1,100 @@
+//! Errors as problem documents (RFC 9457).
+
+use axum::Json;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use switchboard_core::ports::{DurableError, EphemeralError, RegistryError};
+use switchboard_core::types::Invalid;
+
+/// Why a request was not served: a status, a sentence for people, and at most one member and one header for programs.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    detail: String,
+    member: Option<(&'static str, String)>,
+    header: Option<(HeaderName, &'static str)>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), member: None, header: None }
+    }
+
+    /// The node cannot do it now; another one may, or this one later.
+    pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_header(header::RETRY_AFTER, "1")
+    }
+
+    pub(crate) fn with(mut self, member: &'static str, value: String) -> Self {
+        self.member = Some((member, value));
+        self
+    }
+
+    pub(crate) fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.header = Some((name, value));
+        self
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut body = json!({
+            "title": self.status.canonical_reason().unwrap_or("error"),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        if let Some((member, value)) = self.member {
+            body[member] = value.into();
+        }
+        let mut response = (self.status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some((name, value)) = self.header {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+/// A value in the URL or the body breaks a rule; a payload that is too large has its own status.
+impl From<Invalid> for Problem {
+    fn from(error: Invalid) -> Self {
+        let too_large = error.what() == "payload" && error.rule().starts_with("must be at most");
+        let status = if too_large { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::UNPROCESSABLE_ENTITY };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<DurableError> for Problem {
+    fn from(error: DurableError) -> Self {
+        match error {
+            DurableError::Rejected(error) => error.into(),
+            DurableError::Unavailable(_) => Self::unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<EphemeralError> for Problem {
+    fn from(error: EphemeralError) -> Self {
+        match error {
+            EphemeralError::Rejected(error) => error.into(),
+            EphemeralError::Closed => Self::unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<RegistryError> for Problem {
+    fn from(error: RegistryError) -> Self {
+        Self::unavailable(error.to_string())
+    }
+}
+
+pub(crate) async fn not_found(uri: Uri) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {:.200}", uri.path()))
+}
+
+pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
+    let detail = format!("{method:.20} is not for {:.200}", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+}

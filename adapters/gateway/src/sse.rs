@@ -1,0 +1,134 @@
+//! Server-Sent Events: both kinds of event of one channel in one stream.
+//!
+//! An event is a message without a type, so that `EventSource.onmessage` gets it. Its data is one JSON object:
+//! `{"channel", "event", "position", "created_at", "payload"}` for a durable event, whose position is also the `id:`, so that a browser
+//! resumes after it by itself; `{"channel", "event", "payload"}` for an ephemeral one, which leaves the last id alone. What else there is to say
+//! has a type: `pruned` with `{"oldest"}`, `reset` with `{"head"}`, `lagged` with `{"missed"}`.
+//!
+//! Payload bytes are passed on as they are, except that a carriage return between tokens becomes a space: the format
+//! has no way to carry one.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures::{StreamExt, stream};
+use switchboard_core::ports::{DurableItem, DurableStream, EphemeralItem, EphemeralStream};
+use switchboard_core::types::Position;
+use time::format_description::well_known::Rfc3339;
+use tokio::time::{Instant, interval_at};
+use tokio_stream::wrappers::IntervalStream;
+
+use crate::state::Gateway;
+
+/// Silence is broken this often, for proxies that drop idle connections, and to notice clients that are gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Sent first: the subscription has begun, and a lost connection is to be tried again after a second.
+const GREETING: &str = "retry: 1000\n: listening\n\n";
+
+/// The stream, which ends when the node drains. Nothing is fetched for a client that does not read.
+pub(crate) fn response(gateway: &Gateway, durable: DurableStream, ephemeral: EphemeralStream) -> Response {
+    let present = Present::enter(&gateway.counts().sse_clients);
+    let ticks = IntervalStream::new(interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE));
+    let events = stream::select(durable.map(durable_text), ephemeral.map(ephemeral_text));
+    let texts = stream::once(async { GREETING.to_owned() })
+        .chain(stream::select(events, ticks.map(|_| ":\n\n".to_owned())))
+        .take_until(gateway.draining().clone().cancelled_owned())
+        .map(move |text| {
+            let _ = &present;
+            Ok::<_, Infallible>(Bytes::from(text))
+        });
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    (headers, Body::from_stream(texts)).into_response()
+}
+
+fn durable_text(item: DurableItem) -> String {
+    match item {
+        DurableItem::Event(event) => {
+            let created_at = event.created_at.format(&Rfc3339).unwrap_or_default();
+            let data = format!(
+                r#"{{"channel":{},"event":{},"position":"{}","created_at":"{created_at}","payload":{}}}"#,
+                quoted(event.channel.as_str()),
+                quoted(event.event.as_str()),
+                event.position,
+                event.payload
+            );
+            message(None, Some(event.position), &data)
+        }
+        DurableItem::Pruned { oldest } => {
+            // The stream goes on with the oldest, so whoever reconnects must ask for what follows the one before it.
+            let before = Position { seq: oldest.seq.saturating_sub(1), ..oldest };
+            message(Some("pruned"), Some(before), &format!(r#"{{"oldest":"{oldest}"}}"#))
+        }
+        DurableItem::Reset { head } => message(Some("reset"), Some(head), &format!(r#"{{"head":"{head}"}}"#)),
+    }
+}
+
+fn ephemeral_text(item: EphemeralItem) -> String {
+    match item {
+        EphemeralItem::Event(event) => {
+            let (channel, name) = (quoted(event.channel.as_str()), quoted(event.event.as_str()));
+            message(
+                None,
+                None,
+                &format!(r#"{{"channel":{channel},"event":{name},"payload":{}}}"#, event.payload),
+            )
+        }
+        EphemeralItem::Lagged(missed) => message(Some("lagged"), None, &format!(r#"{{"missed":{missed}}}"#)),
+    }
+}
+
+/// One message; a line break in the data begins another `data:` line, which the reader joins again.
+fn message(kind: Option<&str>, id: Option<Position>, data: &str) -> String {
+    let mut text = String::with_capacity(data.len() + 96);
+    // Writing to a String cannot fail.
+    if let Some(kind) = kind {
+        let _ = writeln!(text, "event: {kind}");
+    }
+    if let Some(id) = id {
+        let _ = writeln!(text, "id: {id}");
+    }
+    for line in data.replace('\r', " ").split('\n') {
+        let _ = writeln!(text, "data: {line}");
+    }
+    text.push('\n');
+    text
+}
+
+fn quoted(text: &str) -> String {
+    // A string always serializes.
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+/// Counts a client for as long as its stream lives.
+struct Present(Arc<AtomicUsize>);
+
+impl Present {
+    fn enter(clients: &Arc<AtomicUsize>) -> Self {
+        clients.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(clients))
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_breaks_in_the_data_cannot_break_the_message() {
+        let text = message(None, None, "{\r\n\"a\":\n1}\r");
+        assert_eq!(text, "data: { \ndata: \"a\":\ndata: 1} \n\n");
+    }
+}
