@@ -1,0 +1,26 @@
+//! The commands, one file each: what it takes, what it does, from top to bottom.
+
+pub(crate) mod dev;
+pub(crate) mod doctor;
+pub(crate) mod migrate;
+pub(crate) mod nodes;
+pub(crate) mod publish;
+mod serve;
+pub(crate) mod tail;
+
+use std::process::ExitCode;
+
+use crate::cli::Command;
+
+/// Runs one command. The error is for the person at the terminal.
+pub(crate) async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve(args) => serve::run(*args).await,
+        Command::Dev(args) => dev::run(args).await,
+        Command::Nodes(args) => nodes::run(args).await,
+        Command::Publish(args) => publish::run(args).await,
+        Command::Tail(args) => tail::run(args).await,
+        Command::Migrate(args) => migrate::run(args).await,
+        Command::Doctor(args) => doctor::run(args).await,
+    }
+}

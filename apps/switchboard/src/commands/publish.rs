@@ -1,0 +1,51 @@
+//! `switchboard publish`: one event into a channel.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use switchboard_core::types::{Channel, EventName, Payload};
+
+use crate::client::{Client, ClientArgs};
+use crate::output;
+
+/// Publishes an event and prints its position. A durable one is stored when this returns; every subscriber gets it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The channel: 1 to 255 bytes without control characters, such as room:1.
+    channel: Channel,
+
+    /// What kind of event it is, such as message.
+    event: EventName,
+
+    /// What it says: JSON text, or - to read it from standard input.
+    #[arg(value_name = "JSON")]
+    payload: String,
+
+    /// Send it to those who listen now, and do not store it.
+    #[arg(long)]
+    ephemeral: bool,
+
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let payload = if args.payload == "-" { read_stdin()? } else { args.payload };
+    let payload = Payload::parse(&payload)?;
+    let client = Client::new(args.client)?;
+    let position = client.publish(&args.channel, &args.event, &payload, args.ephemeral).await?;
+    if let Some(position) = position {
+        output::line(position)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_stdin() -> anyhow::Result<String> {
+    let mut text = String::new();
+    std::io::stdin()
+        .lock()
+        .read_to_string(&mut text)
+        .context("cannot read the payload from standard input")?;
+    Ok(text)
+}

@@ -1,0 +1,112 @@
+//! The configuration: environment variables, each of which is also the flag of the same name. `switchboard serve --help`
+//! is the reference.
+//!
+//! Clap only collects the raw values. They are checked here, so that a message names the variable and never holds a secret:
+//! each group of settings is one file with the form they are given in (`…Args`) and the form they are used in (`…Config`).
+
+mod cluster;
+mod database;
+mod duration;
+mod http;
+mod http_addr;
+mod logs;
+mod node_id;
+mod setting;
+mod typos;
+
+use clap::Args;
+use switchboard_postgres::PostgresConfig;
+use tracing::{info, warn};
+
+pub(crate) use cluster::{ClusterArgs, ClusterConfig};
+pub(crate) use database::{DatabaseArgs, DatabaseConfig};
+pub(crate) use http::{ADMIN_TOKEN, AdminToken, HttpArgs, HttpConfig};
+pub(crate) use http_addr::HttpAddr;
+pub(crate) use logs::{LogArgs, LogConfig, LogFormat};
+pub(crate) use setting::{ConfigError, Setting};
+
+/// What `serve` is given.
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    database: DatabaseArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    http: HttpArgs,
+    #[command(flatten)]
+    logs: LogArgs,
+
+    /// Stop when standard input ends: whoever holds the other end of the pipe is gone.
+    #[arg(long, hide = true)]
+    exit_with_stdin: bool,
+
+    /// Let clients in without a token. For `switchboard dev` alone.
+    #[arg(long, hide = true)]
+    dev_open_access: bool,
+}
+
+/// What `serve` works with.
+#[derive(Debug)]
+pub(crate) struct ServeConfig {
+    pub(crate) database: DatabaseConfig,
+    pub(crate) cluster: ClusterConfig,
+    pub(crate) http: HttpConfig,
+    pub(crate) exit_with_stdin: bool,
+    pub(crate) dev_open_access: bool,
+}
+
+impl ServeArgs {
+    /// Checks every setting; the error is about the first that is wrong.
+    pub(crate) fn resolve(self) -> Result<(ServeConfig, LogConfig), ConfigError> {
+        let config = ServeConfig {
+            database: self.database.resolve()?,
+            cluster: self.cluster.resolve()?,
+            http: self.http.resolve()?,
+            exit_with_stdin: self.exit_with_stdin,
+            dev_open_access: self.dev_open_access,
+        };
+        Ok((config, self.logs.resolve()?))
+    }
+}
+
+impl ServeConfig {
+    /// What the PostgreSQL adapter needs to know.
+    pub(crate) fn postgres(&self) -> PostgresConfig {
+        self.database.for_node(self.cluster.node_id.clone(), self.http.limits)
+    }
+
+    /// Says once what is in effect, without secrets, and what looks like a mistake.
+    pub(crate) fn log(&self) {
+        let Self { database, cluster, http, .. } = self;
+        info!(
+            version = env!("CARGO_PKG_VERSION"),
+            node_id = %cluster.node_id,
+            endpoint = cluster.endpoint.as_ref().map_or_else(|| "auto".to_owned(), ToString::to_string),
+            database = %database.dsn,
+            listen_database = database.session_dsn.as_ref().map(tracing::field::display),
+            pool_size = database.pool_size,
+            max_connections = self.postgres().max_connections(),
+            schema = %database.schema,
+            heartbeat_interval = ?cluster.timing.heartbeat_interval(),
+            stale_threshold = ?cluster.timing.stale_threshold(),
+            on_eviction = ?cluster.on_eviction,
+            drain_timeout = ?cluster.drain_timeout,
+            ephemeral = "pg",
+            http_addr = %http.addr,
+            admin_token = if http.admin_token.is_some() { "set" } else { "not set" },
+            durable_max_bytes = http.limits.durable,
+            open_access = self.dev_open_access,
+            "configuration"
+        );
+        for (name, meant) in typos::find(std::env::vars_os().map(|(name, _)| name)) {
+            warn!("the environment variable {name} is not known and has no effect; did you mean {meant}?");
+        }
+        if !self.dev_open_access && http.admin_token.as_ref().is_some_and(AdminToken::is_short) {
+            warn!("ADMIN_TOKEN is short enough to be guessed; use 16 characters or more");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

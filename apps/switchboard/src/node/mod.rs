@@ -1,0 +1,135 @@
+//! The life of one node's process, apart from what the core decides: its parts are started in order, and stopped in order
+//! whenever and however the end comes.
+//!
+//! Invariant: nothing is registered before HTTP is bound, and nothing is registered any more when HTTP is gone.
+
+mod connect;
+mod endpoint;
+mod http;
+mod meta;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use switchboard_core::health::HealthRegistry;
+use switchboard_core::node::{Node, NodeConfig, NodeEnd};
+use switchboard_core::stats::StatsRegistry;
+use switchboard_gateway::Services;
+use switchboard_postgres::Postgres;
+use tokio::time::{Instant, timeout_at};
+use tracing::{error, info, warn};
+
+use crate::config::ServeConfig;
+use crate::stop::{Reason, Stop};
+use crate::telemetry;
+use http::Http;
+
+/// An orphan has nobody to hand its clients to, and its PostgreSQL is probably going, too.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// An evicted node has no business in the cluster any more, but what is under way may finish.
+const EVICTED_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Runs a node until it is asked to stop, or can go on no more.
+pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<ExitCode> {
+    let stats = StatsRegistry::default();
+    let health = HealthRegistry::default();
+    let _measuring = telemetry::watch_process(&stats);
+    let http = Http::start(&config, &stats).await?;
+
+    let database = config.postgres();
+    let postgres = tokio::select! {
+        postgres = connect::connect(&database, &stats, &health, |why| http.starting(why)) => {
+            postgres.context("cannot use PostgreSQL")?
+        }
+        reason = stop.asked() => {
+            info!(%reason, "stopping before the start was complete");
+            http.stop(patience(&config, reason)).await;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let node = Arc::new(join(&config, &postgres, http.port(), stats).await?);
+    http.attach(Services {
+        node: Arc::clone(&node),
+        registry: postgres.registry(),
+        durable: postgres.durable(),
+        ephemeral: postgres.ephemeral(),
+        health,
+    });
+
+    tokio::select! {
+        end = node.ended() => {
+            close(http, postgres, Instant::now() + EVICTED_PATIENCE).await;
+            explain(end)
+        }
+        reason = stop.asked() => {
+            info!(%reason, "stopping");
+            let deadline = Instant::now() + patience(&config, reason);
+            leave(&node, http, postgres, deadline).await;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Starts to join, which goes on in the background.
+async fn join(
+    config: &ServeConfig,
+    postgres: &Postgres,
+    http_port: u16,
+    stats: StatsRegistry,
+) -> anyhow::Result<Node> {
+    let endpoint = match &config.cluster.endpoint {
+        Some(endpoint) => endpoint.clone(),
+        None => endpoint::detect(&config.database.dsn, http_port)
+            .await
+            .ok_or_else(|| anyhow!("found no address for peers to reach this node; set CLUSTER_ENDPOINT"))?,
+    };
+    info!(node_id = %config.cluster.node_id, %endpoint, "joining the cluster");
+    let node = NodeConfig {
+        node_id: config.cluster.node_id.clone(),
+        meta: meta::describe(&config.http.addr, &endpoint, http_port),
+        endpoint,
+        timing: config.cluster.timing,
+        on_eviction: config.cluster.on_eviction,
+    };
+    Ok(Node::spawn(postgres.registry(), node, stats))
+}
+
+/// The orderly end, by `deadline` at the latest: clients first, so that nobody is served by a node that is not in the cluster.
+async fn leave(node: &Node, http: Http, postgres: Postgres, deadline: Instant) {
+    let left = |share: u32| deadline.saturating_duration_since(Instant::now()) / share;
+    // Clients that do not let go must not cost us the farewell.
+    http.stop(left(2)).await;
+    node.leave(left(1)).await;
+    if timeout_at(deadline, postgres.close()).await.is_err() {
+        warn!("stopped before everything was closed: CLUSTER_DRAIN_TIMEOUT is over");
+    }
+}
+
+async fn close(http: Http, postgres: Postgres, deadline: Instant) {
+    http.stop(deadline.saturating_duration_since(Instant::now()) / 2).await;
+    // What is left open closes with the process.
+    let _ = timeout_at(deadline, postgres.close()).await;
+}
+
+/// Why a node's life ended although nobody asked it to.
+fn explain(end: NodeEnd) -> anyhow::Result<ExitCode> {
+    match end {
+        NodeEnd::Left => Ok(ExitCode::SUCCESS),
+        NodeEnd::Evicted(identity) => {
+            error!(node = %identity, "evicted: its row is gone from the registry (swept as stale, deleted, or taken by a successor); \
+                exiting, so that a supervisor can start it afresh");
+            Ok(ExitCode::FAILURE)
+        }
+        NodeEnd::Refused(error) => Err(anyhow!("cannot join the cluster: {error}")),
+    }
+}
+
+fn patience(config: &ServeConfig, reason: Reason) -> Duration {
+    match reason {
+        Reason::Signal { .. } => config.cluster.drain_timeout,
+        Reason::ParentGone => config.cluster.drain_timeout.min(ORPHAN_PATIENCE),
+    }
+}
