@@ -1,1 +1,29 @@
-//! Placeholder.
+//! What Switchboard's tests share.
+//!
+//! - [`suites`]: one conformance suite per port, written from the promises in the port's documentation. Every adapter runs all of it.
+//! - [`proxy`]: a TCP proxy that cuts, resets, stalls and refuses.
+//! - [`process`]: real processes that can be killed, frozen and asked to stop.
+//! - `postgres` (feature): a private PostgreSQL per test process, shared, or one of its own for tests that hurt it.
+//!
+//! Everything here panics with a message where something is wrong: it is for tests alone.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::print_stderr,
+    reason = "tests stop at the first surprise"
+)]
+
+#[cfg(feature = "postgres")]
+pub mod postgres;
+pub mod process;
+pub mod proxy;
+pub mod suites;
+mod wait;
+
+pub use wait::{LONG, eventually};
+
+// For the macros.
+#[doc(hidden)]
+pub use tokio;

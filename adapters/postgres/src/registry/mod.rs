@@ -138,8 +138,10 @@ impl Registry for PostgresRegistry {
     }
 
     async fn deregister(&self, identity: &Identity) -> Result<(), RegistryError> {
-        self.on_session(identity, HOLDER_PATIENCE, async |session| session.leave().await.map_err(unavailable))
-            .await
+        self.on_session(identity, HOLDER_PATIENCE, async |session| {
+            session.leave(identity).await.map_err(unavailable)
+        })
+        .await
     }
 
     fn changes(&self) -> ChangeHints {

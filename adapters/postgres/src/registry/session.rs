@@ -99,10 +99,10 @@ impl Session {
         Ok(rows)
     }
 
-    pub(super) async fn leave(&mut self) -> Result<(), PostgresError> {
+    pub(super) async fn leave(&mut self, identity: &Identity) -> Result<(), PostgresError> {
         sqlx::query(self.statements.leave.clone())
-            .bind(self.identity.node_id.as_str())
-            .bind(uuid(self.identity.incarnation))
+            .bind(identity.node_id.as_str())
+            .bind(uuid(identity.incarnation))
             .execute(&mut self.connection)
             .await?;
         Ok(())

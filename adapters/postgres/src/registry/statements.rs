@@ -48,7 +48,8 @@ impl Statements {
                        RETURNING r.seq, r.heartbeat
                    )
                    SELECT seq, heartbeat, pg_notify('{schema}.registry', 'registered ' || $1) FROM taken"#),
-            // One round trip: heartbeat, sweep, announcement, membership. `me` shows the previous heartbeat, which
+            // One round trip: heartbeat, sweep, announcement, membership (in which the caller sees its own row as it has just
+            // written it, which the snapshot does not show). `me` shows the previous heartbeat, which
             // is the witness; without its row nothing else happens, and nobody is swept by a call that is out of order. Locked rows are skipped: a stuck peer blocks nobody, no two ticks deadlock.
             renew: sql(r#"WITH me AS (
                        SELECT node_id, heartbeat AS previous FROM "{schema}".node_registry
@@ -70,7 +71,12 @@ impl Statements {
                        RETURNING r.node_id, r.incarnation, (extract(epoch FROM s.age) * 1000000)::bigint AS age
                    )
                    SELECT {columns}, false AS swept, {gap} AS gap, now() AS written, NULL AS announced
-                   FROM "{schema}".node_registry r
+                   FROM (
+                       SELECT node_id, incarnation, endpoint, seq, registered_at, meta,
+                              CASE WHEN node_id = $1 THEN now() ELSE heartbeat END AS heartbeat,
+                              CASE WHEN node_id = $1 THEN $3::jsonb ELSE stats END AS stats
+                       FROM "{schema}".node_registry
+                   ) r
                    WHERE EXISTS (SELECT FROM me) AND NOT EXISTS (SELECT FROM swept s WHERE s.node_id = r.node_id)
                    UNION ALL
                    SELECT s.node_id, s.incarnation, '', 0, now(), now(), s.age, '{}', '{}', true, {gap}, now(),

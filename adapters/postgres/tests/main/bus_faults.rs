@@ -10,11 +10,12 @@ use switchboard_core::ports::{
     StartFrom,
 };
 use switchboard_core::types::{Channel, DurableEvent, Payload};
-use switchboard_embedded_postgres::StopMode;
+use switchboard_testkit::eventually;
+use switchboard_testkit::postgres::StopMode;
+use switchboard_testkit::suites::{channel, event, payload};
 use tokio::time::{Instant, timeout};
 
-use crate::cluster::{Cluster, channel, event, payload};
-use crate::support::eventually;
+use crate::cluster::Cluster;
 
 const LONG: Duration = Duration::from_secs(20);
 

@@ -9,11 +9,9 @@ use switchboard_core::health::HealthRegistry;
 use switchboard_core::node::{Node, NodeConfig, OnEviction};
 use switchboard_core::stats::StatsRegistry;
 use switchboard_core::timing::Timing;
-use switchboard_core::types::{Channel, EventName, NodeId, Payload, Stats};
-use switchboard_embedded_postgres::PrivatePostgres;
+use switchboard_core::types::{NodeId, Stats};
 use switchboard_postgres::{Dsn, Postgres, PostgresConfig, PostgresError, SchemaName};
-
-use crate::support;
+use switchboard_testkit::postgres::{self, PrivatePostgres};
 
 /// Short enough to wait for, long enough for two busy cores.
 pub(crate) fn quick() -> Timing {
@@ -31,13 +29,13 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// On the server that all tests share.
     pub(crate) async fn new() -> Self {
-        let url = support::shared_url().await;
+        let url = postgres::shared_url().await;
         Self { url, schema: schema(), timing: quick(), own: None }
     }
 
     /// On a server of its own, for tests that stop, freeze or crash it.
     pub(crate) async fn with_own_server(configuration: &[(&str, &str)]) -> Self {
-        let server = support::own(configuration).await;
+        let server = postgres::own(configuration).await;
         Self { url: server.url().to_owned(), schema: schema(), timing: quick(), own: Some(server) }
     }
 
@@ -136,16 +134,4 @@ impl Member {
         drop(self.node);
         drop(self.ports);
     }
-}
-
-pub(crate) fn channel(name: &str) -> Channel {
-    Channel::parse(name).unwrap()
-}
-
-pub(crate) fn event() -> EventName {
-    EventName::parse("message").unwrap()
-}
-
-pub(crate) fn payload(text: &str) -> Payload {
-    Payload::parse(text).unwrap()
 }

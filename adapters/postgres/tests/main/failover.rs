@@ -8,11 +8,12 @@ use futures::StreamExt;
 use switchboard_core::lease::LeaseState;
 use switchboard_core::node::NodeEnd;
 use switchboard_core::ports::{DurableItem, StartFrom};
-use switchboard_embedded_postgres::StopMode;
 use switchboard_postgres::PostgresError;
+use switchboard_testkit::postgres::StopMode;
+use switchboard_testkit::suites::{channel, event, payload};
 use tokio::time::timeout;
 
-use crate::cluster::{Cluster, channel, event, payload};
+use crate::cluster::Cluster;
 
 const LONG: Duration = Duration::from_secs(20);
 

@@ -7,4 +7,4 @@ mod cluster;
 mod failover;
 mod pooler;
 mod registry_faults;
-mod support;
+mod suites;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use nix::unistd::{Uid, User};
 use switchboard_postgres::doctor::{Verdict, examine};
 use switchboard_postgres::{Dsn, PostgresError};
+use switchboard_testkit::eventually;
 
 use crate::cluster::Cluster;
-use crate::support::eventually;
 
 /// PgBouncer in front of a cluster's server, in transaction mode.
 struct Pooler {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::support::eventually;
 use sqlx::Row;
 use switchboard_core::lease::LeaseState;
 use switchboard_core::node::NodeEnd;
 use switchboard_core::ports::{Heartbeat, Registration, RegistryError, SweepScope};
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{Identity, NodeId, Stats};
+use switchboard_testkit::eventually;
+use switchboard_testkit::suites::{channel, event, payload};
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -302,8 +303,8 @@ async fn b023_busy_publishers_and_readers_do_not_delay_heartbeats() {
         .map(|n| {
             let bus = node.ports.durable();
             tokio::spawn(async move {
-                let channel = crate::cluster::channel(&format!("room:{n}"));
-                let _ = bus.publish(&channel, &crate::cluster::event(), &crate::cluster::payload("1")).await;
+                let room = channel(&format!("room:{n}"));
+                let _ = bus.publish(&room, &event(), &payload("1")).await;
             })
         })
         .collect();
@@ -346,13 +347,8 @@ async fn b035_a_crash_of_one_backend_empties_the_table_and_every_node_evicts_its
     let cluster = Cluster::with_own_server(&[]).await;
     let nodes = [cluster.node("n1").await, cluster.node("n2").await, cluster.node("n3").await];
     nodes[0].sees(3).await;
-    let channel = crate::cluster::channel("room:1");
-    let stored = nodes[0]
-        .ports
-        .durable()
-        .publish(&channel, &crate::cluster::event(), &crate::cluster::payload("1"))
-        .await
-        .unwrap();
+    let room = channel("room:1");
+    let stored = nodes[0].ports.durable().publish(&room, &event(), &payload("1")).await.unwrap();
     let pid: i32 = cluster.sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'switchboard pool n1' OR application_name LIKE 'switchboard durable%' LIMIT 1").await[0].get(0);
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
     for node in &nodes {
@@ -365,7 +361,7 @@ async fn b035_a_crash_of_one_backend_empties_the_table_and_every_node_evicts_its
         node.sees(3).await;
     }
     assert_eq!(cluster.count("SELECT count(DISTINCT seq) FROM {schema}.node_registry").await, 3);
-    let history = again[1].ports.durable().history(&channel, None, 10).await.unwrap();
+    let history = again[1].ports.durable().history(&room, None, 10).await.unwrap();
     let switchboard_core::ports::History::Page(events) = history else { panic!("{history:?}") };
     assert_eq!(events[0].position, stored, "a stored event was lost");
 }
@@ -389,18 +385,10 @@ async fn b057_three_nodes_fit_into_twenty_connections() {
     let nodes = [cluster.node("n1").await, cluster.node("n2").await, cluster.node("n3").await];
     for node in &nodes {
         node.sees(3).await;
-        let channel = crate::cluster::channel("room:1");
-        node.ports
-            .durable()
-            .publish(&channel, &crate::cluster::event(), &crate::cluster::payload("1"))
-            .await
-            .unwrap();
-        node.ports
-            .ephemeral()
-            .publish(&channel, &crate::cluster::event(), &crate::cluster::payload("1"))
-            .await
-            .unwrap();
-        node.ports.durable().history(&channel, None, 10).await.unwrap();
+        let room = channel("room:1");
+        node.ports.durable().publish(&room, &event(), &payload("1")).await.unwrap();
+        node.ports.ephemeral().publish(&room, &event(), &payload("1")).await.unwrap();
+        node.ports.durable().history(&room, None, 10).await.unwrap();
     }
     let used = cluster
         .count("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'switchboard %'")

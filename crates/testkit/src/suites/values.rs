@@ -1,0 +1,56 @@
+//! Values that are certainly valid.
+
+use switchboard_core::types::{Channel, EventName, Payload};
+
+/// The channel `name`.
+pub fn channel(name: &str) -> Channel {
+    Channel::parse(name).unwrap()
+}
+
+/// An event name.
+pub fn event() -> EventName {
+    EventName::parse("message").unwrap()
+}
+
+/// The payload `json`.
+pub fn payload(json: &str) -> Payload {
+    Payload::parse(json).unwrap()
+}
+
+/// A payload of exactly `bytes` bytes.
+pub(super) fn sized(bytes: usize) -> Payload {
+    payload(&format!("\"{}\"", "x".repeat(bytes - 2)))
+}
+
+/// Names that must not be mixed up, folded, cut, quoted or executed.
+pub(super) fn difficult_names() -> Vec<String> {
+    let mut names: Vec<String> = [
+        "Room",
+        "room",
+        "ROOM",
+        "Straße",
+        "İstanbul",
+        "a\"b",
+        "a'b",
+        "a;b",
+        "x\"; DROP TABLE node_registry; --",
+        "a b",
+        "a:b",
+        "a\\b",
+        "%",
+        "\u{202e}",
+        "\u{200d}",
+        "select",
+        "*",
+        "123",
+        "room:１",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    names.extend([63, 64, 255].map(|length| "n".repeat(length)));
+    names.extend(['a', 'b'].map(|last| format!("{}{last}", "x".repeat(79))));
+    names
+}
+
+/// JSON that does not survive being parsed and written again.
+pub(super) const DELICATE: &str = r#"{"n":9007199254740993,"m":123456789012345678901234567890,"f":1.10,"e":1e400,"z":-0.0,"b":1,  "a":2, "a":3,"u":"\u0000\ud800é"}"#;
