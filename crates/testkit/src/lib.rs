@@ -15,6 +15,7 @@
     reason = "tests stop at the first surprise"
 )]
 
+mod http;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod process;
@@ -22,6 +23,7 @@ pub mod proxy;
 pub mod suites;
 mod wait;
 
+pub use http::http_client;
 pub use wait::{LONG, eventually};
 
 // For the macros.

@@ -1,0 +1,67 @@
+//! Clocks that are wrong. Only PostgreSQL's is ever compared with a heartbeat.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::node::{Cluster, HEARTBEAT, Node, THRESHOLD};
+
+/// Where Debian's libfaketime is, on any architecture.
+fn libfaketime() -> String {
+    let found = std::fs::read_dir("/usr/lib").unwrap().flatten();
+    let found =
+        found.map(|entry| entry.path().join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
+    found.expect("libfaketime is installed").display().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b007_nodes_whose_clocks_are_hours_apart_stay_together() {
+    let cluster = Cluster::new().await;
+    let mut nodes = Vec::new();
+    for (name, offset) in [("ahead", "+3h"), ("behind", "-3h"), ("right", "+0s")] {
+        let mut command = cluster.command(name);
+        // The wall clock alone: the monotonic one is never wrong by hours.
+        command
+            .env("LD_PRELOAD", libfaketime())
+            .env("FAKETIME", offset)
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        nodes.push(Node::start(name, command).await);
+    }
+    for node in &nodes {
+        node.sees(3).await;
+    }
+    for _ in 0..20 {
+        sleep(THRESHOLD / 4).await;
+        for node in &nodes {
+            let (status, health) = node.health().await.unwrap();
+            assert_eq!((status, &health["cluster"]["size"]), (200, &3.into()), "{health}");
+            let age = Duration::from_millis(health["cluster"]["heartbeat_age_ms"].as_u64().unwrap());
+            assert!(age < HEARTBEAT * 3, "{age:?}");
+        }
+    }
+    let (_, list) = nodes[0].get("/api/admin/cluster").await.unwrap();
+    for member in list["data"].as_array().unwrap() {
+        assert!(member["heartbeat_age_ms"].as_u64().unwrap() < 1_500, "{member}");
+        assert!(member["heartbeat"].as_str().unwrap().ends_with('Z'), "{member}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b010_time_zones_of_nodes_and_database_change_no_age() {
+    let cluster = Cluster::with_own_server(&[("timezone", "Asia/Kolkata")]).await;
+    let mut command = cluster.command("a");
+    command.env("TZ", "America/St_Johns");
+    let a = Node::start("a", command).await;
+    let mut command = cluster.command("b");
+    command.env("TZ", "Pacific/Kiritimati");
+    let b = Node::start("b", command).await;
+    a.sees(2).await;
+    b.sees(2).await;
+    sleep(THRESHOLD * 2).await;
+    let (_, list) = a.get("/api/admin/cluster").await.unwrap();
+    assert_eq!(list["data"].as_array().unwrap().len(), 2);
+    for member in list["data"].as_array().unwrap() {
+        assert!(member["heartbeat_age_ms"].as_u64().unwrap() < 1_500, "{member}");
+    }
+    assert_eq!(list["timing"]["stale_threshold_ms"], 2_000);
+}

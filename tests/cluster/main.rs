@@ -1,0 +1,14 @@
+//! Clusters of real processes on a real PostgreSQL.
+//!
+//! The tests run the binary that this build made; how it is found is in `node.rs`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+
+mod clocks;
+mod configuration;
+mod database;
+mod dev;
+mod eviction;
+mod node;
+mod scale;
+mod signals;
