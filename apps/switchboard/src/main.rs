@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use cli::Cli;
 use config::ConfigError;
+use switchboard_core::types::Invalid;
 
 /// Keeps memory of a long-lived server from fragmenting, and keeps books that the gauges read.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
@@ -42,5 +43,6 @@ fn fail(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     output::note(format_args!("error: {error:#}"));
-    ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
+    let is_wrong_usage = error.is::<ConfigError>() || error.is::<Invalid>();
+    ExitCode::from(if is_wrong_usage { 2 } else { 1 })
 }

@@ -13,8 +13,8 @@ const EXCERPT: usize = 200;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     /// Nobody answered, or the answer broke off.
-    #[error("cannot reach a node at {url}: {reason}{}", hint(source))]
-    Unreachable { url: NodeUrl, reason: String, source: reqwest::Error },
+    #[error("cannot reach a node at {url}: {reason}{}", if *connected { "" } else { "; is a node running there? (--url says where to look)" })]
+    Unreachable { url: NodeUrl, reason: String, connected: bool },
     /// Somebody accepted the connection and then said nothing.
     #[error("the node at {url} did not answer within {after:?}")]
     Silent { url: NodeUrl, after: Duration },
@@ -31,13 +31,13 @@ pub(crate) enum ClientError {
 
 impl ClientError {
     /// The connection, or what came over it, was no good.
-    pub(crate) fn broken(url: &NodeUrl, source: reqwest::Error) -> Self {
+    pub(crate) fn broken(url: &NodeUrl, source: &reqwest::Error) -> Self {
         let url = url.clone();
-        let reason = innermost(&source);
+        let reason = innermost(source);
         if source.is_decode() {
             return Self::Strange { url, reason };
         }
-        Self::Unreachable { url, reason, source: source.without_url() }
+        Self::Unreachable { url, reason, connected: !source.is_connect() }
     }
 
     pub(super) async fn refused(url: &NodeUrl, had_token: bool, response: Response) -> Self {
@@ -80,8 +80,4 @@ fn innermost(error: &dyn Error) -> String {
         error = source;
     }
     error.to_string()
-}
-
-fn hint(error: &reqwest::Error) -> &'static str {
-    if error.is_connect() { "; is a node running there? (--url says where to look)" } else { "" }
 }

@@ -132,11 +132,11 @@ impl Client {
 
     async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let response = self.accept(request.send().await).await?;
-        response.json().await.map_err(|source| ClientError::broken(&self.url, source))
+        response.json().await.map_err(|source| ClientError::broken(&self.url, &source))
     }
 
     async fn accept(&self, response: Result<Response, reqwest::Error>) -> Result<Response, ClientError> {
-        let response = response.map_err(|source| ClientError::broken(&self.url, source))?;
+        let response = response.map_err(|source| ClientError::broken(&self.url, &source))?;
         if response.status().is_success() {
             return Ok(response);
         }

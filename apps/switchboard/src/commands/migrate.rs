@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use switchboard_postgres::{PostgresError, SchemaName, schema};
@@ -30,7 +31,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let database = args.database.resolve()?;
-    let found = migrate(&database).await?;
+    // The message of the adapter says all; the causes would say it again.
+    let found =
+        migrate(&database).await.map_err(|error| anyhow!("cannot migrate {}: {error}", database.dsn))?;
     let name = &database.schema;
     output::line(match found {
         0 => format!("created schema {name} at version {}", schema::SCHEMA_VERSION),

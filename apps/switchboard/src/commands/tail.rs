@@ -103,7 +103,7 @@ impl Tail {
             match event {
                 Ok(event) => self.show(&event)?,
                 Err(EventStreamError::Transport(error)) => {
-                    return Ok(ClientError::broken(self.client.url(), error).to_string());
+                    return Ok(ClientError::broken(self.client.url(), &error).to_string());
                 }
                 Err(error) => return Err(self.strange(&error.to_string())),
             }

@@ -18,7 +18,13 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 #[command(next_help_heading = "Log")]
 pub(crate) struct LogArgs {
     /// What to log to stderr: off, error, warn, info, debug or trace, also by module (`info,switchboard_postgres=debug`).
-    #[arg(long, env = "LOG_LEVEL", hide_env_values = true, value_name = "FILTER", default_value = "info")]
+    #[arg(
+        long,
+        env = "LOG_LEVEL",
+        hide_env_values = true,
+        value_name = "FILTER",
+        default_value = "info,sqlx=warn"
+    )]
     log_level: OsString,
 
     /// The form of the log: `text` or `json` (one object a line).

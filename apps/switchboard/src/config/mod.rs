@@ -15,6 +15,7 @@ mod setting;
 mod typos;
 
 use clap::Args;
+use switchboard_core::node::OnEviction;
 use switchboard_postgres::PostgresConfig;
 use tracing::{info, warn};
 
@@ -90,7 +91,10 @@ impl ServeConfig {
             schema = %database.schema,
             heartbeat_interval = ?cluster.timing.heartbeat_interval(),
             stale_threshold = ?cluster.timing.stale_threshold(),
-            on_eviction = ?cluster.on_eviction,
+            on_eviction = match cluster.on_eviction {
+                OnEviction::Stop => "exit",
+                OnEviction::Rejoin => "rejoin",
+            },
             drain_timeout = ?cluster.drain_timeout,
             ephemeral = "pg",
             http_addr = %http.addr,

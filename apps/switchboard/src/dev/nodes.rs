@@ -23,7 +23,7 @@ use crate::config::HttpAddr;
 use crate::output;
 
 /// Lines of its log that are shown when a node dies.
-const LAST_WORDS: usize = 15;
+const LAST_WORDS: usize = 8;
 
 /// Longest wait for the log of a node that has ended to be read to its end.
 const LOG_END: Duration = Duration::from_secs(1);

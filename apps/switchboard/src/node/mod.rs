@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use switchboard_core::health::HealthRegistry;
 use switchboard_core::node::{Node, NodeConfig, NodeEnd};
 use switchboard_core::stats::StatsRegistry;
@@ -42,7 +42,8 @@ pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<Exit
     let database = config.postgres();
     let postgres = tokio::select! {
         postgres = connect::connect(&database, &stats, &health, |why| http.starting(why)) => {
-            postgres.context("cannot use PostgreSQL")?
+            // Its message says all; the causes would say it again.
+            postgres.map_err(|error| anyhow!("cannot use PostgreSQL: {error}"))?
         }
         reason = stop.asked() => {
             info!(%reason, "stopping before the start was complete");
