@@ -8,12 +8,14 @@ use parking_lot::Mutex;
 use switchboard_core::fanout::{EventLog, Fanout, Live, LogEnds, Place, durable_stream, place};
 use switchboard_core::ports::{DurableBus, DurableError, DurableStream, History, StartFrom};
 use switchboard_core::types::{Channel, DurableEvent, Epoch, EventName, Payload, PayloadLimits, Position};
-use time::OffsetDateTime;
+
+use crate::clock::Clock;
 
 /// The `DurableBus` of every node of a [`MemoryCluster`](crate::MemoryCluster).
 pub struct MemoryDurable {
     fanout: Fanout<Live>,
     limits: PayloadLimits,
+    clock: Clock,
     log: Arc<Log>,
 }
 
@@ -32,8 +34,8 @@ struct Stored {
 }
 
 impl MemoryDurable {
-    pub(crate) fn new(fanout: Fanout<Live>, limits: PayloadLimits) -> Self {
-        Self { fanout, limits, log: Arc::default() }
+    pub(crate) fn new(fanout: Fanout<Live>, limits: PayloadLimits, clock: Clock) -> Self {
+        Self { fanout, limits, clock, log: Arc::default() }
     }
 
     pub(crate) fn prune(&self, channel: &Channel, keep: usize) {
@@ -123,7 +125,7 @@ impl DurableBus for MemoryDurable {
             position,
             event: event.clone(),
             payload: payload.clone(),
-            created_at: OffsetDateTime::now_utc(),
+            created_at: self.clock.now(),
         });
         let stored = inner.channels.entry(channel.clone());
         let stored = stored.or_insert_with(|| Stored { head: position, events: VecDeque::new() });

@@ -4,6 +4,7 @@
 //! whatever may go wrong between a node and its registry can be made to go wrong ([`Link`], [`MemoryCluster::stall`], …).
 //! A [`MemoryCluster`] stands for the database; each node takes its own [`MemoryRegistry`] from it, which stands for the node's session.
 
+mod clock;
 mod durable;
 mod ephemeral;
 mod link;
@@ -17,6 +18,7 @@ use switchboard_core::fanout::{DURABLE_MAILBOX, EPHEMERAL_MAILBOX, EphemeralFano
 use switchboard_core::types::{Channel, Identity, NodeId, PayloadLimits};
 use tokio::sync::watch;
 
+use clock::Clock;
 pub use durable::MemoryDurable;
 pub use ephemeral::MemoryEphemeral;
 pub use link::Link;
@@ -41,10 +43,11 @@ impl MemoryCluster {
 
     /// An empty cluster with other limits.
     pub fn with_limits(limits: PayloadLimits) -> Self {
+        let clock = Clock::start();
         Self {
-            table: Arc::new(Table::new()),
+            table: Arc::new(Table::new(clock)),
             stalled: watch::Sender::new(false),
-            durable: Arc::new(MemoryDurable::new(Fanout::new(DURABLE_MAILBOX), limits)),
+            durable: Arc::new(MemoryDurable::new(Fanout::new(DURABLE_MAILBOX), limits, clock)),
             ephemeral: EphemeralFanout::new(EPHEMERAL_MAILBOX),
             limits,
         }

@@ -10,6 +10,8 @@ pub enum Link {
     Down,
     /// Requests vanish: nothing happens and nobody answers.
     RequestsLost,
+    /// Requests are on their way for as long as this lasts, and are then carried out, whether or not their caller still waits.
+    RequestsHeld,
     /// Requests are carried out, and nobody answers.
     AnswersLost,
 }

@@ -55,13 +55,15 @@ impl MemoryRegistry {
         work: impl FnOnce(&Table) -> T + Send + 'static,
     ) -> Result<T, RegistryError> {
         match self.link() {
-            Link::Up | Link::AnswersLost => {}
+            Link::Up | Link::RequestsHeld | Link::AnswersLost => {}
             Link::Down => return Err(RegistryError::Unavailable("connection refused".into())),
             Link::RequestsLost => std::future::pending().await,
         }
         let (table, mut stalled) = (Arc::clone(&self.table), self.stalled.clone());
+        let mut link = self.link.subscribe();
         let carried_out = tokio::spawn(async move {
-            // The cluster is gone: nobody will look.
+            // The process is gone, or the cluster: then nothing holds the request back any more.
+            let _ = link.wait_for(|link| *link != Link::RequestsHeld).await;
             let _ = stalled.wait_for(|stalled| !stalled).await;
             work(&table)
         });

@@ -9,7 +9,8 @@ use switchboard_core::ports::{Heartbeat, Member, Registered, Registration, Renew
 use switchboard_core::types::{Identity, Incarnation, NodeId, Stats};
 use time::OffsetDateTime;
 use tokio::sync::watch;
-use tokio::time::Instant;
+
+use crate::clock::Clock;
 
 /// Tells sessions apart.
 pub(crate) type SessionId = u64;
@@ -17,7 +18,7 @@ pub(crate) type SessionId = u64;
 pub(crate) struct Table {
     inner: Mutex<Inner>,
     moved: watch::Sender<()>,
-    epoch: Instant,
+    clock: Clock,
 }
 
 #[derive(Default)]
@@ -37,13 +38,8 @@ struct Row {
 }
 
 impl Table {
-    pub(crate) fn new() -> Self {
-        Self { inner: Mutex::default(), moved: watch::Sender::new(()), epoch: Instant::now() }
-    }
-
-    /// The registry's clock, in a year when nothing else happened.
-    fn now(&self) -> OffsetDateTime {
-        OffsetDateTime::UNIX_EPOCH + Duration::from_secs(1 << 30) + self.epoch.elapsed()
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { inner: Mutex::default(), moved: watch::Sender::new(()), clock }
     }
 
     pub(crate) fn moved(&self) -> watch::Receiver<()> {
@@ -67,7 +63,7 @@ impl Table {
     }
 
     pub(crate) fn holder(&self, node_id: &NodeId, stale_threshold: Duration) -> Option<Holder> {
-        let now = self.now();
+        let now = self.clock.now();
         let inner = self.inner.lock();
         let row = inner.rows.get(node_id)?;
         Some(Holder {
@@ -84,7 +80,7 @@ impl Table {
         registration: &Registration,
         replaced: Option<Incarnation>,
     ) -> Option<Registered> {
-        let now = self.now();
+        let now = self.clock.now();
         let mut inner = self.inner.lock();
         let identity = &registration.identity;
         let held =
@@ -113,7 +109,7 @@ impl Table {
 
     /// Heartbeat, sweep and look around; `None` if the caller has no row.
     pub(crate) fn renew(&self, heartbeat: &Heartbeat) -> Option<Renewed> {
-        let now = self.now();
+        let now = self.clock.now();
         let timing = &heartbeat.timing;
         let mut inner = self.inner.lock();
         let row = inner.rows.get_mut(&heartbeat.identity.node_id)?;
@@ -152,7 +148,7 @@ impl Table {
     }
 
     pub(crate) fn members(&self) -> Vec<Member> {
-        self.inner.lock().members(self.now())
+        self.inner.lock().members(self.clock.now())
     }
 
     pub(crate) fn remove(&self, identity: &Identity) {
@@ -169,7 +165,8 @@ impl Table {
     }
 
     pub(crate) fn wipe(&self) {
-        *self.inner.lock() = Inner::default();
+        let mut inner = self.inner.lock();
+        *inner = Inner { ended: std::mem::take(&mut inner.ended), ..Inner::default() };
     }
 
     pub(crate) fn age(&self, by: Duration, whose: impl Fn(&NodeId) -> bool) {
@@ -182,7 +179,7 @@ impl Table {
 
     /// Who has the row of a node id, and how old its heartbeat is.
     pub(crate) fn heartbeat(&self, node_id: &NodeId) -> Option<(Identity, Duration)> {
-        let now = self.now();
+        let now = self.clock.now();
         let inner = self.inner.lock();
         let row = inner.rows.get(node_id)?;
         Some((row.registration.identity.clone(), age(now, row.heartbeat)))

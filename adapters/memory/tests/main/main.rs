@@ -1,5 +1,9 @@
 //! The memory adapter passes every suite: it is what they are calibrated on.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+
+mod faults;
+
 use std::sync::Arc;
 use std::time::Duration;
 
