@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt};
 use switchboard_core::ports::{EphemeralBus, EphemeralError, EphemeralItem, EphemeralStream};
-use switchboard_core::types::{Payload, PayloadLimits};
+use switchboard_core::types::{EventName, Payload, PayloadLimits};
 use tokio::time::timeout;
 
 use super::values::{DELICATE, channel, difficult_names, event, payload, sized};
@@ -32,13 +32,16 @@ macro_rules! ephemeral_suite {
             [
                 every_node_hears_an_event_once_the_publisher_included,
                 one_publishers_events_come_in_order,
+                a_subscription_hears_the_very_next_event,
                 payloads_arrive_byte_for_byte,
+                event_names_arrive_as_they_are,
                 channels_are_told_apart_by_their_exact_names,
                 equal_events_are_all_delivered,
                 limits_are_exact,
                 a_slow_subscriber_loses_its_own_oldest_and_slows_nobody,
                 nothing_is_kept_for_those_who_come_later,
                 many_subscribers_of_one_channel_all_hear,
+                subscribers_that_come_and_go_cost_the_others_nothing,
             ]
         );
     };
@@ -112,6 +115,17 @@ pub async fn one_publishers_events_come_in_order<F: Fixture>(fixture: &F) {
     }
 }
 
+/// What a node publishes after `subscribe` returned to it is heard.
+pub async fn a_subscription_hears_the_very_next_event<F: Fixture>(fixture: &F) {
+    let room = channel("room:1");
+    for n in 0..50 {
+        let mut events = fixture.bus(0).subscribe(&room).await.unwrap();
+        fixture.bus(0).publish(&room, &event(), &payload(&n.to_string())).await.unwrap();
+        // The stragglers of earlier rounds are no business of this one.
+        while next(&mut events).await != payload(&n.to_string()) {}
+    }
+}
+
 /// Nobody on the way re-encodes JSON.
 pub async fn payloads_arrive_byte_for_byte<F: Fixture>(fixture: &F) {
     let room = channel("room:1");
@@ -119,6 +133,21 @@ pub async fn payloads_arrive_byte_for_byte<F: Fixture>(fixture: &F) {
     for text in [DELICATE, "null", "0", "\"\\n\"", "[]", "{\n\t\"a\" :\r\n1}"] {
         fixture.bus(0).publish(&room, &event(), &payload(text)).await.unwrap();
         assert_eq!(next(&mut events).await.as_str(), text);
+    }
+}
+
+/// The name of an event is data too.
+pub async fn event_names_arrive_as_they_are<F: Fixture>(fixture: &F) {
+    let room = channel("room:1");
+    let mut events = fixture.bus(1).subscribe(&room).await.unwrap();
+    for name in difficult_names() {
+        fixture.bus(0).publish(&room, &EventName::parse(&name).unwrap(), &payload("1")).await.unwrap();
+        match timeout(LONG, events.next()).await.expect("nothing arrives") {
+            Some(EphemeralItem::Event(event)) => {
+                assert_eq!((event.event.as_str(), &event.channel), (name.as_str(), &room));
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -216,4 +245,19 @@ pub async fn many_subscribers_of_one_channel_all_hear<F: Fixture>(fixture: &F) {
     for stream in &mut streams {
         assert_eq!(next(stream).await, payload("1"));
     }
+}
+
+/// Interest in a channel begins and ends all the time; who stays hears everything, once.
+pub async fn subscribers_that_come_and_go_cost_the_others_nothing<F: Fixture>(fixture: &F) {
+    let room = channel("room:1");
+    let mut steady = fixture.bus(1).subscribe(&room).await.unwrap();
+    for n in 0..300 {
+        let passing = fixture.bus(1).subscribe(&room).await.unwrap();
+        fixture.bus(0).publish(&room, &event(), &payload(&n.to_string())).await.unwrap();
+        drop(passing);
+    }
+    for n in 0..300 {
+        assert_eq!(next(&mut steady).await, payload(&n.to_string()));
+    }
+    assert_eq!(steady.next().now_or_never(), None);
 }

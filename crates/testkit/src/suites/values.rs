@@ -35,6 +35,15 @@ pub(super) fn difficult_names() -> Vec<String> {
         "a;b",
         "x\"; DROP TABLE node_registry; --",
         "a b",
+        " a",
+        "a ",
+        "a  b",
+        "a/b?c#d%20e",
+        "{\"a\":[1]}",
+        "$1",
+        "caf\u{e9}",
+        "cafe\u{301}",
+        "🦀",
         "a:b",
         "a\\b",
         "%",
@@ -48,7 +57,10 @@ pub(super) fn difficult_names() -> Vec<String> {
     .map(str::to_owned)
     .to_vec();
     names.extend([63, 64, 255].map(|length| "n".repeat(length)));
-    names.extend(['a', 'b'].map(|last| format!("{}{last}", "x".repeat(79))));
+    // Alike up to the last byte, at the lengths where something might be cut.
+    for length in [64, 80, 255] {
+        names.extend(['a', 'b'].map(|last| format!("{}{last}", "x".repeat(length - 1))));
+    }
     names
 }
 

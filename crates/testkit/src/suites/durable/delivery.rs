@@ -1,87 +1,14 @@
-//! The promises of [`DurableBus`].
+//! Every event, once, in order, as it was published, from wherever a subscription starts.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::{FutureExt, StreamExt};
-use switchboard_core::ports::{DurableBus, DurableError, DurableItem, DurableStream, History, StartFrom};
-use switchboard_core::types::{Channel, DurableEvent, Epoch, PayloadLimits, Position};
+use switchboard_core::ports::{DurableError, StartFrom};
+use switchboard_core::types::{EventName, PayloadLimits, Position};
 use tokio::time::timeout;
 
-use super::values::{DELICATE, channel, difficult_names, event, payload, sized};
-use crate::wait::LONG;
-
-/// Two nodes of one cluster.
-#[async_trait]
-pub trait Fixture: Send + Sync + Sized {
-    /// A cluster that nobody else uses.
-    async fn new() -> Self;
-
-    /// The bus of node 0 or node 1.
-    fn bus(&self, node: usize) -> Arc<dyn DurableBus>;
-
-    /// Whatever may happen to the way by which live events travel (a lost listener, say); the log stays.
-    async fn disturb(&self);
-
-    /// Removes the oldest events of a channel until `keep` remain.
-    async fn prune(&self, channel: &Channel, keep: usize);
-
-    /// A failover to a store that never saw the last `lost` events of each channel: a new epoch.
-    async fn fail_over(&self, lost: u64);
-}
-
-/// Makes one test of each promise of [`DurableBus`], for the [`Fixture`] given.
-#[macro_export]
-macro_rules! durable_suite {
-    ($fixture:ty) => {
-        $crate::suite_tests!(
-            durable,
-            $fixture,
-            [
-                positions_count_without_gaps_whoever_publishes,
-                every_subscriber_gets_every_event_once_and_in_order,
-                payloads_arrive_byte_for_byte_live_and_replayed,
-                channels_are_told_apart_by_their_exact_names,
-                equal_events_are_all_stored,
-                limits_are_exact_and_what_is_refused_is_not_stored,
-                now_begins_when_subscribe_returns,
-                oldest_replays_everything_and_goes_on,
-                resuming_has_no_seam_while_events_keep_coming,
-                a_disturbance_neither_loses_nor_repeats,
-                a_subscriber_that_does_not_read_misses_nothing,
-                history_pages_from_the_oldest_to_the_end,
-                pruned_history_is_reported_with_the_oldest_that_remains,
-                positions_of_no_history_are_answered_with_a_reset,
-                a_failover_that_lost_the_tail_is_reported_and_its_numbers_are_not_mistaken,
-            ]
-        );
-    };
-}
-
-async fn next(events: &mut DurableStream) -> DurableItem {
-    timeout(LONG, events.next()).await.expect("nothing arrives").expect("the stream ended")
-}
-
-async fn next_event(events: &mut DurableStream) -> Arc<DurableEvent> {
-    match next(events).await {
-        DurableItem::Event(event) => event,
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn publish(bus: &Arc<dyn DurableBus>, channel: &Channel, text: &str) -> Position {
-    bus.publish(channel, &event(), &payload(text)).await.unwrap()
-}
-
-/// Publishes 1, 2, … in the background.
-fn publisher(bus: Arc<dyn DurableBus>, channel: Channel, count: u64) -> tokio::task::JoinHandle<()> {
-    tokio::spawn(async move {
-        for n in 1..=count {
-            publish(&bus, &channel, &n.to_string()).await;
-            tokio::task::yield_now().await;
-        }
-    })
-}
+use super::{Fixture, next_event, publish, publisher};
+use crate::suites::values::{DELICATE, channel, difficult_names, event, payload, sized};
 
 /// 1, 2, 3 … per channel, each given once, however many publish at the same time.
 pub async fn positions_count_without_gaps_whoever_publishes<F: Fixture>(fixture: &F) {
@@ -143,6 +70,20 @@ pub async fn payloads_arrive_byte_for_byte_live_and_replayed<F: Fixture>(fixture
     for text in texts {
         let event = next_event(&mut replay).await;
         assert_eq!((event.payload.as_str(), event.event.as_str(), &event.channel), (text, "message", &room));
+    }
+}
+
+/// The name of an event is data too.
+pub async fn event_names_arrive_as_they_are_live_and_replayed<F: Fixture>(fixture: &F) {
+    let room = channel("room:1");
+    let mut live = fixture.bus(1).subscribe(&room, StartFrom::Now).await.unwrap();
+    for name in difficult_names() {
+        fixture.bus(0).publish(&room, &EventName::parse(&name).unwrap(), &payload("1")).await.unwrap();
+        assert_eq!(next_event(&mut live).await.event.as_str(), name);
+    }
+    let mut replay = fixture.bus(1).subscribe(&room, StartFrom::Oldest).await.unwrap();
+    for name in difficult_names() {
+        assert_eq!(next_event(&mut replay).await.event.as_str(), name);
     }
 }
 
@@ -220,6 +161,19 @@ pub async fn oldest_replays_everything_and_goes_on<F: Fixture>(fixture: &F) {
     }
 }
 
+/// Nothing was missed, so nothing comes until something happens; also before the first event of all.
+pub async fn after_the_head_waits_for_what_comes_next<F: Fixture>(fixture: &F) {
+    let room = channel("room:1");
+    let first = publish(&fixture.bus(0), &room, "1").await;
+    let unwritten = channel("unwritten");
+    for (channel, after) in [(&room, first), (&unwritten, Position::new(first.epoch, 0))] {
+        let mut events = fixture.bus(1).subscribe(channel, StartFrom::After(after)).await.unwrap();
+        assert!(timeout(Duration::from_millis(200), events.next()).await.is_err(), "something came");
+        assert_eq!(publish(&fixture.bus(0), channel, "2").await, after.next());
+        assert_eq!(next_event(&mut events).await.position, after.next());
+    }
+}
+
 /// Wherever a subscriber resumes, while events keep coming: contiguous, nothing twice.
 pub async fn resuming_has_no_seam_while_events_keep_coming<F: Fixture>(fixture: &F) {
     let room = channel("room:1");
@@ -266,100 +220,4 @@ pub async fn a_subscriber_that_does_not_read_misses_nothing<F: Fixture>(fixture:
     for seq in 1..=2_000 {
         assert_eq!(next_event(&mut lazy).await.position.seq, seq);
     }
-}
-
-/// Page after page, each after the last of the one before.
-pub async fn history_pages_from_the_oldest_to_the_end<F: Fixture>(fixture: &F) {
-    let room = channel("room:1");
-    let empty = fixture.bus(0).history(&room, None, 10).await.unwrap();
-    assert_eq!(empty, History::Page(vec![]));
-    for _ in 0..25 {
-        publish(&fixture.bus(0), &room, "1").await;
-    }
-    let (mut after, mut seqs) = (None, Vec::new());
-    loop {
-        match fixture.bus(1).history(&room, after, 10).await.unwrap() {
-            History::Page(events) if events.is_empty() => break,
-            History::Page(events) => {
-                assert!(events.len() <= 10);
-                seqs.extend(events.iter().map(|event| event.position.seq));
-                after = events.last().map(|event| event.position);
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-    assert_eq!(seqs, (1..=25).collect::<Vec<u64>>());
-}
-
-/// Never silence: whoever comes back too late is told, and goes on with what is left.
-pub async fn pruned_history_is_reported_with_the_oldest_that_remains<F: Fixture>(fixture: &F) {
-    let room = channel("room:1");
-    let first = publish(&fixture.bus(0), &room, "1").await;
-    for _ in 2..=10 {
-        publish(&fixture.bus(0), &room, "1").await;
-    }
-    fixture.prune(&room, 4).await;
-    let oldest = Position { seq: 7, ..first };
-    assert_eq!(fixture.bus(1).history(&room, Some(first), 10).await.unwrap(), History::Pruned { oldest });
-    let mut late = fixture.bus(1).subscribe(&room, StartFrom::After(first)).await.unwrap();
-    assert_eq!(next(&mut late).await, DurableItem::Pruned { oldest });
-    for seq in 7..=10 {
-        assert_eq!(next_event(&mut late).await.position.seq, seq);
-    }
-    // Nothing is missing between 6 and 7.
-    let mut just =
-        fixture.bus(1).subscribe(&room, StartFrom::After(Position { seq: 6, ..first })).await.unwrap();
-    assert_eq!(next_event(&mut just).await.position.seq, 7);
-
-    fixture.prune(&room, 0).await;
-    let mut all_gone = fixture.bus(1).subscribe(&room, StartFrom::After(first)).await.unwrap();
-    assert!(matches!(next(&mut all_gone).await, DurableItem::Pruned { oldest } if oldest.seq == 11));
-    assert_eq!(publish(&fixture.bus(0), &room, "1").await.seq, 11, "numbers began again");
-    assert_eq!(next_event(&mut all_gone).await.position.seq, 11);
-}
-
-/// Beyond the head, of another epoch, before the first.
-pub async fn positions_of_no_history_are_answered_with_a_reset<F: Fixture>(fixture: &F) {
-    let room = channel("room:1");
-    let head = publish(&fixture.bus(0), &room, "1").await;
-    let beyond = Position { seq: 99, ..head };
-    let foreign = Position { epoch: Epoch::from_bits(!head.epoch.bits()), ..head };
-    for wrong in [beyond, foreign, Position { seq: Position::MAX_SEQ, ..head }] {
-        assert_eq!(fixture.bus(1).history(&room, Some(wrong), 10).await.unwrap(), History::Reset { head });
-        let mut events = fixture.bus(1).subscribe(&room, StartFrom::After(wrong)).await.unwrap();
-        assert_eq!(next(&mut events).await, DurableItem::Reset { head });
-    }
-    // A channel that was never written to knows no position but the one before the first.
-    let unwritten = channel("unwritten");
-    let reset = fixture.bus(1).history(&unwritten, Some(head), 10).await.unwrap();
-    assert!(matches!(reset, History::Reset { head } if head.seq == 0), "{reset:?}");
-    for epoch in [head.epoch, foreign.epoch] {
-        let start = Position::new(epoch, 0);
-        let mut events = fixture.bus(1).subscribe(&room, StartFrom::After(start)).await.unwrap();
-        assert_eq!(next_event(&mut events).await.position, head);
-    }
-}
-
-/// A number that is used again in a new epoch is a new event.
-pub async fn a_failover_that_lost_the_tail_is_reported_and_its_numbers_are_not_mistaken<F: Fixture>(
-    fixture: &F,
-) {
-    let room = channel("room:1");
-    let mut events = fixture.bus(1).subscribe(&room, StartFrom::Now).await.unwrap();
-    let mut last = publish(&fixture.bus(0), &room, "1").await;
-    for _ in 2..=6 {
-        last = publish(&fixture.bus(0), &room, "1").await;
-    }
-    for _ in 1..=6 {
-        next_event(&mut events).await;
-    }
-    fixture.fail_over(2).await;
-    assert!(matches!(next(&mut events).await, DurableItem::Reset { head } if head.seq == 4));
-    let again = publish(&fixture.bus(0), &room, "2").await;
-    assert_eq!(again.seq, 5);
-    assert_ne!(again.epoch, last.epoch);
-    assert_eq!(next_event(&mut events).await.position, again);
-    publish(&fixture.bus(0), &room, "3").await;
-    let mut resumed = fixture.bus(1).subscribe(&room, StartFrom::After(last)).await.unwrap();
-    assert!(matches!(next(&mut resumed).await, DurableItem::Reset { head } if head.seq == 6));
 }
