@@ -101,11 +101,6 @@ impl Registry for MemoryRegistry {
                 Claim::Taken(endpoint) => {
                     return Err(RegistryError::NodeIdTaken { node_id: identity.node_id.clone(), endpoint });
                 }
-                Claim::Unsettled => {
-                    return Err(RegistryError::Unavailable(
-                        "another session holds the lock of the node id".into(),
-                    ));
-                }
                 Claim::Wait => sleep(HOLDER_POLL).await,
             }
             lock = Some(now);

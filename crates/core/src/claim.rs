@@ -58,8 +58,6 @@ pub enum Claim {
     Wait,
     /// A live process at this endpoint has it.
     Taken(Endpoint),
-    /// A live session has the lock, but no row: it is about to register, or to end.
-    Unsettled,
 }
 
 /// `first_seen` is what the first look showed, `waited` whether patience has run out.
@@ -73,7 +71,8 @@ pub fn judge(
     let Some(holder) = holder else {
         return match lock {
             Lock::Free | Lock::Freed => Claim::Take,
-            Lock::Held if waited => Claim::Unsettled,
+            // Whoever has the lock was about to register, and would have by now. It sleeps, and its row was swept.
+            Lock::Held if waited => Claim::Take,
             Lock::Held => Claim::Wait,
         };
     };
@@ -138,10 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn our_own_row_is_ours_and_a_lock_without_a_row_is_waited_for() {
+    fn our_own_row_is_ours_and_a_lock_without_a_row_is_waited_for_but_not_for_ever() {
         assert_eq!(judge(ME, Some(&holder(ME, 1, false)), None, Lock::Held, false), Claim::Take);
         assert_eq!(judge(ME, None, None, Lock::Held, false), Claim::Wait);
-        assert_eq!(judge(ME, None, None, Lock::Held, true), Claim::Unsettled);
+        assert_eq!(judge(ME, None, None, Lock::Held, true), Claim::Take);
         assert_eq!(judge(ME, None, None, Lock::Freed, false), Claim::Take);
     }
 }

@@ -104,13 +104,6 @@ impl Registry for PostgresRegistry {
                             endpoint,
                         });
                     }
-                    Claim::Unsettled => {
-                        let reason = format!(
-                            "another session holds the lock of node id {} but has no row",
-                            identity.node_id
-                        );
-                        return Err(RegistryError::Unavailable(reason.into()));
-                    }
                     Claim::Wait => sleep(HOLDER_POLL).await,
                 }
                 first_seen = first_seen.or(holder);
