@@ -21,10 +21,14 @@ async fn dev(arguments: &[&str]) -> Process {
     process
 }
 
-/// Every process below `pid`.
+/// Every process below `pid`, whichever of its threads started it.
 fn descendants(pid: i32) -> Vec<i32> {
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let direct: Vec<i32> = children.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children =
+        threads.map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    let direct: Vec<i32> = children
+        .flat_map(|line| line.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
+        .collect();
     direct.iter().flat_map(|child| [vec![*child], descendants(*child)].concat()).collect()
 }
 

@@ -155,12 +155,19 @@ impl Node {
 
     /// Waits until this node is healthy and sees `size` nodes.
     pub(crate) async fn sees(&self, size: usize) {
-        eventually(
-            LONG,
-            &format!("{} is healthy and sees {size}\n{}", self.url, self.process.output()),
+        let seen = eventually(
+            LONG * 2,
+            "seen",
             async || matches!(self.health().await, Some((200, health)) if health["cluster"]["size"] == size),
-        )
-        .await;
+        );
+        if tokio::time::timeout(LONG, seen).await.is_err() {
+            panic!(
+                "{} is not healthy among {size}: {:?}\n{}",
+                self.url,
+                self.health().await,
+                self.process.output()
+            );
+        }
     }
 
     /// Waits until `/health` answers 503 with a reason that contains `text`.
