@@ -26,16 +26,23 @@ pub enum Place {
     Foreign,
 }
 
-/// Where `after` stands. The pair must be in the log; where pruning took the proof away, the number alone decides.
+/// Where `after` stands. The pair must be in the log, or follow from what is: where pruning took the event itself away, the one
+/// after it must be of the same epoch.
 pub fn place(after: Position, log: &LogEnds) -> Place {
-    let at_head = after.seq == log.head.seq;
-    let proof = if at_head { Some(log.head.epoch) } else { log.anchor };
-    // Before the first event a position is the same in every history.
-    if after.seq > 0 && (after.seq > log.head.seq || proof.is_some_and(|epoch| epoch != after.epoch)) {
+    if after.seq > log.head.seq {
         return Place::Foreign;
     }
-    let next_written = log.head.next();
-    let oldest = log.oldest.unwrap_or(next_written);
+    let at_head = after.seq == log.head.seq;
+    let oldest = log.oldest.unwrap_or_else(|| log.head.next());
+    let proof = if at_head {
+        Some(log.head.epoch)
+    } else {
+        log.anchor.or_else(|| (oldest.seq == after.seq + 1).then_some(oldest.epoch))
+    };
+    // Before the first event a position is the same in every history.
+    if after.seq > 0 && proof.is_some_and(|epoch| epoch != after.epoch) {
+        return Place::Foreign;
+    }
     if !at_head && oldest.seq > after.seq + 1 { Place::Pruned { oldest } } else { Place::Inside }
 }
 
@@ -65,6 +72,11 @@ mod tests {
         let log = ends(Position::new(OLD, 9), Some(Position::new(OLD, 6)), None);
         assert_eq!(place(Position::new(OLD, 3), &log), Place::Pruned { oldest: Position::new(OLD, 6) });
         assert_eq!(place(Position::new(OLD, 5), &log), Place::Inside, "nothing is missing between 5 and 6");
+        assert_eq!(
+            place(Position::new(NEW, 5), &log),
+            Place::Foreign,
+            "what follows it is of another history"
+        );
         let empty = ends(Position::new(OLD, 9), None, None);
         assert_eq!(place(Position::new(OLD, 3), &empty), Place::Pruned { oldest: Position::new(OLD, 10) });
         assert_eq!(place(Position::new(OLD, 0), &empty), Place::Pruned { oldest: Position::new(OLD, 10) });

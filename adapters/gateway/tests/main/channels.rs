@@ -1,0 +1,159 @@
+//! Publishing and history: names, payloads, sizes, nonsense.
+
+use futures::StreamExt;
+use switchboard_core::ports::{DurableBus, DurableItem, StartFrom};
+use switchboard_core::types::Channel;
+
+use crate::server::{Server, config};
+
+#[tokio::test]
+async fn durable_events_answer_their_position_and_ephemeral_ones_do_not() {
+    let server = Server::start(config()).await;
+    let (status, first) = server.post("room:1", r#"{"event":"message","payload":{"a":1}}"#).await;
+    assert_eq!(status, 201);
+    assert!(first["position"].as_str().unwrap().ends_with("-1"), "{first}");
+    let (status, _) = server.post("room:1", r#"{"event":"typing","payload":null,"ephemeral":true}"#).await;
+    assert_eq!(status, 202);
+    let (status, second) =
+        server.post("room:1", r#"{"event":"message","payload":null,"ephemeral":false}"#).await;
+    assert_eq!(status, 201);
+    assert!(second["position"].as_str().unwrap().ends_with("-2"), "{second}");
+}
+
+#[tokio::test]
+async fn b065_a_channel_name_is_decoded_exactly_once() {
+    let server = Server::start(config()).await;
+    for (path, name) in [
+        ("room:1", "room:1"),
+        ("room%3A1", "room:1"),
+        ("room%253A1", "room%3A1"),
+        ("a%2Fb", "a/b"),
+        ("a%20b", "a b"),
+        ("a+b", "a+b"),
+        ("%22%27%3B", "\"';"),
+        ("%E2%80%AE", "\u{202e}"),
+        ("Stra%C3%9Fe", "Straße"),
+        ("%2E%2E%2Fx", "../x"),
+        ("*", "*"),
+        ("x%22%3B%20DROP%20TABLE%20node_registry%3B%20--", "x\"; DROP TABLE node_registry; --"),
+    ] {
+        let channel = Channel::parse(name).unwrap();
+        let mut events = server.cluster.durable().subscribe(&channel, StartFrom::Now).await.unwrap();
+        let (status, answer) = server.post(path, r#"{"event":"message","payload":1}"#).await;
+        assert_eq!(status, 201, "{path}: {answer}");
+        let Some(DurableItem::Event(event)) = events.next().await else { panic!("{path}") };
+        assert_eq!(event.channel, channel);
+    }
+    for (path, expected) in
+        [("a%0Ab", 422), ("a%00b", 422), ("%7F", 422), ("%FF", 400), (&*"x".repeat(256), 422)]
+    {
+        let (status, problem) = server.post(path, r#"{"event":"message","payload":1}"#).await;
+        assert_eq!(status, expected, "{path:.20}: {problem}");
+    }
+}
+
+#[tokio::test]
+async fn b074_payloads_pass_byte_for_byte() {
+    let server = Server::start(config()).await;
+    let text = r#"{"n":9007199254740993,"m":123456789012345678901234567890,"f":1.10,"e":1e400,"z":-0.0,"a":1,  "a":2,"u":"\u0000\ud800é"}"#;
+    server.post("room:1", format!(r#"{{"payload": {text} ,"event":"message"}}"#)).await;
+    let request = server.client.get(server.events("room:1")).bearer_auth(crate::server::TOKEN);
+    let page = request.send().await.unwrap().text().await.unwrap();
+    assert!(page.contains(text), "{page}");
+}
+
+#[tokio::test]
+async fn b076_nonsense_is_answered_with_what_is_allowed_and_harms_nobody() {
+    let server = Server::start(config()).await;
+    for (body, expected) in [
+        ("", 400),
+        ("}", 400),
+        ("null", 422),
+        ("[]", 422),
+        ("0", 422),
+        ("\"x\"", 422),
+        ("{", 400),
+        ("{}", 422),
+        ("{\"event\":1,\"payload\":1}", 422),
+        ("{\"event\":\"\",\"payload\":1}", 422),
+        ("{\"event\":\"a\\nb\",\"payload\":1}", 422),
+        ("{\"event\":\"m\"}", 422),
+        ("{\"event\":\"m\",\"payload\":1,\"other\":1}", 422),
+        ("{\"event\":\"m\",\"payload\":1,\"payload\":2}", 422),
+        ("{\"event\":\"m\",\"payload\":1,\"ephemeral\":\"yes\"}", 422),
+        ("{\"event\":\"m\",\"payload\":}", 400),
+        ("{\"event\":\"m\",\"payload\":1} x", 400),
+        ("\u{feff}{\"event\":\"m\",\"payload\":1}", 400),
+    ] {
+        let (status, problem) = server.post("room:1", body.to_owned()).await;
+        assert_eq!(status, expected, "{body}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().len() < 500, "{problem}");
+    }
+    for deep in [
+        "[".repeat(1_000_000),
+        format!("{{\"event\":\"m\",\"payload\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000)),
+    ] {
+        let (status, _) = server.post("room:1", deep).await;
+        assert!(matches!(status, 400 | 422), "{status}");
+    }
+    let (status, _) = server.post("room:1", vec![0xff, 0xfe, b'{']).await;
+    assert_eq!(status, 400);
+    assert_eq!(server.post("room:1", r#"{"event":"message","payload":1}"#).await.0, 201);
+}
+
+#[tokio::test]
+async fn b069_limits_are_exact() {
+    let server = Server::start(config()).await;
+    let body = |size: usize, ephemeral: bool| {
+        format!(r#"{{"event":"m","ephemeral":{ephemeral},"payload":"{}"}}"#, "x".repeat(size - 2))
+    };
+    for (limit, ephemeral, accepted) in [(1024 * 1024, false, 201), (64 * 1024, true, 202)] {
+        assert_eq!(server.post("room:1", body(limit, ephemeral)).await.0, accepted);
+        let (status, problem) = server.post("room:1", body(limit + 1, ephemeral)).await;
+        assert_eq!(status, 413, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(&limit.to_string()), "{problem}");
+    }
+    let (status, _) = server.post("room:1", body(8 * 1024 * 1024, false)).await;
+    assert_eq!(status, 413);
+}
+
+#[tokio::test]
+async fn history_pages_and_says_what_is_gone() {
+    let server = Server::start(config()).await;
+    let mut positions = Vec::new();
+    for n in 0..10 {
+        let (_, published) = server.post("room:1", format!(r#"{{"event":"message","payload":{n}}}"#)).await;
+        positions.push(published["position"].as_str().unwrap().to_owned());
+    }
+    let (status, page) = server.get("/api/channels/room:1/events?limit=4").await;
+    assert_eq!((status, page["data"].as_array().unwrap().len()), (200, 4));
+    assert_eq!(page["next"], positions[3]);
+    let (_, page) = server.get(&format!("/api/channels/room:1/events?after={}", positions[7])).await;
+    let payloads: Vec<_> =
+        page["data"].as_array().unwrap().iter().map(|event| event["payload"].as_u64().unwrap()).collect();
+    assert_eq!(payloads, [8, 9]);
+    let (_, page) = server.get(&format!("/api/channels/room:1/events?after={}", positions[9])).await;
+    assert_eq!((page["data"].as_array().unwrap().len(), page["next"].is_null()), (0, true));
+
+    let channel = Channel::parse("room:1").unwrap();
+    server.cluster.prune(&channel, 2);
+    let (status, gone) = server.get(&format!("/api/channels/room:1/events?after={}", positions[0])).await;
+    assert_eq!((status, &gone["oldest"]), (410, &positions[8].clone().into()));
+    let (status, reset) = server.get("/api/channels/room:1/events?after=ffffffffffffffff-10").await;
+    assert_eq!((status, &reset["head"]), (409, &positions[9].clone().into()));
+    for wrong in [
+        "after=",
+        "after=0",
+        "after=-1",
+        "after=9223372036854775808",
+        "after=x",
+        "limit=0",
+        "limit=1001",
+        "limit=-1",
+        "limit=x",
+        "other=1",
+    ] {
+        let (status, problem) = server.get(&format!("/api/channels/room:1/events?{wrong}")).await;
+        assert!(matches!(status, 400 | 422), "{wrong}: {status} {problem}");
+    }
+}

@@ -1,0 +1,9 @@
+//! The gateway over real sockets, in front of the memory adapter.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+
+mod access;
+mod channels;
+mod health;
+mod server;
+mod streams;

@@ -1,0 +1,122 @@
+//! A node that serves on a free port of the loopback address.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use switchboard_core::health::HealthRegistry;
+use switchboard_core::node::{Node, NodeConfig, OnEviction};
+use switchboard_core::stats::StatsRegistry;
+use switchboard_core::timing::Timing;
+use switchboard_core::types::{NodeId, PayloadLimits, Stats};
+use switchboard_gateway::{Gateway, GatewayConfig, Services};
+use switchboard_memory::{MemoryCluster, MemoryRegistry};
+use switchboard_testkit::http_client;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const TOKEN: &str = "the-admin-token";
+
+pub(crate) struct Server {
+    pub(crate) url: String,
+    pub(crate) gateway: Gateway,
+    pub(crate) cluster: MemoryCluster,
+    pub(crate) registry: Arc<MemoryRegistry>,
+    pub(crate) health: HealthRegistry,
+    pub(crate) stats: StatsRegistry,
+    pub(crate) client: reqwest::Client,
+    node: Arc<Node>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+pub(crate) fn config() -> GatewayConfig {
+    GatewayConfig {
+        node_id: NodeId::parse("n1").unwrap(),
+        admin_token: Some(TOKEN.to_owned()),
+        open_access: false,
+        limits: PayloadLimits::default(),
+        timing: Timing::new(Duration::from_millis(200), Duration::from_millis(600)).unwrap(),
+    }
+}
+
+impl Server {
+    /// A node that has joined and serves.
+    pub(crate) async fn start(config: GatewayConfig) -> Self {
+        let server = Self::start_empty(config).await;
+        server.node.joined().await.unwrap();
+        server.attach();
+        server
+    }
+
+    /// A server that has nothing to serve yet.
+    pub(crate) async fn start_empty(config: GatewayConfig) -> Self {
+        let (cluster, stats) = (MemoryCluster::new(), StatsRegistry::default());
+        let registry = cluster.registry();
+        let node = NodeConfig {
+            node_id: config.node_id.clone(),
+            endpoint: "127.0.0.1:4000".parse().unwrap(),
+            meta: Stats::default(),
+            timing: config.timing,
+            on_eviction: OnEviction::Stop,
+        };
+        let node = Arc::new(Node::spawn(registry.clone(), node, stats.clone()));
+        let gateway = Gateway::new(config, &stats);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let stop = CancellationToken::new();
+        let task = tokio::spawn({
+            let (gateway, stop) = (gateway.clone(), stop.clone());
+            async move { gateway.serve(listener, stop, Duration::from_secs(5)).await }
+        });
+        let (health, client) = (HealthRegistry::default(), http_client());
+        Self { url, gateway, cluster, registry, health, stats, client, node, stop, task }
+    }
+
+    pub(crate) fn attach(&self) {
+        self.gateway.attach(Services {
+            node: self.node.clone(),
+            registry: self.registry.clone(),
+            durable: self.cluster.durable(),
+            ephemeral: self.cluster.ephemeral(),
+            health: self.health.clone(),
+        });
+    }
+
+    pub(crate) fn events(&self, channel: &str) -> String {
+        format!("{}/api/channels/{channel}/events", self.url)
+    }
+
+    /// Status and body of a GET with the admin token.
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
+        let request = self.client.get(format!("{}{path}", self.url)).bearer_auth(TOKEN);
+        answer(request.send().await.unwrap()).await
+    }
+
+    /// Publishes a body as it is.
+    pub(crate) async fn post(&self, channel: &str, body: impl Into<reqwest::Body>) -> (u16, Value) {
+        let request = self.client.post(self.events(channel)).bearer_auth(TOKEN);
+        answer(request.header("content-type", "application/json").body(body).send().await.unwrap()).await
+    }
+
+    /// Stops accepting; waits until everything under way is done.
+    pub(crate) async fn stop(self) {
+        self.gateway.drain();
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+pub(crate) async fn answer(response: reqwest::Response) -> (u16, Value) {
+    let status = response.status().as_u16();
+    let problem =
+        response.headers().get("content-type").is_some_and(|kind| kind == "application/problem+json");
+    let text = response.text().await.unwrap();
+    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    if problem {
+        assert_eq!(body["status"], status, "{body}");
+        assert!(body["detail"].as_str().unwrap().len() > 5 && body["title"].is_string(), "{body}");
+    }
+    (status, body)
+}
