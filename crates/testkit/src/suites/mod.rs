@@ -20,7 +20,8 @@ macro_rules! suite_tests {
             #[$crate::tokio::test(flavor = "multi_thread", crate = "switchboard_testkit::tokio")]
             async fn $promise() {
                 let fixture = <$fixture as $crate::suites::$suite::Fixture>::new().await;
-                $crate::suites::$suite::$promise(&fixture).await;
+                let promise = $crate::suites::$suite::$promise(&fixture);
+                $crate::tokio::time::timeout($crate::LONG * 4, promise).await.expect("the adapter hangs");
             }
         )*
     };

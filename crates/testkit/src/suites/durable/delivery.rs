@@ -177,11 +177,14 @@ pub async fn after_the_head_waits_for_what_comes_next<F: Fixture>(fixture: &F) {
 /// Wherever a subscriber resumes, while events keep coming: contiguous, nothing twice.
 pub async fn resuming_has_no_seam_while_events_keep_coming<F: Fixture>(fixture: &F) {
     let room = channel("room:1");
-    let total = 2_000;
+    let mut total = 2_000;
     let publisher = publisher(fixture.bus(0), room.clone(), total);
     let mut last = None;
     let mut expected = 1;
     while expected <= total {
+        // Whatever the publisher does meanwhile, this one is missed.
+        publish(&fixture.bus(1), &room, "0").await;
+        total += 1;
         let from = last.map_or(StartFrom::Oldest, StartFrom::After);
         let mut events = fixture.bus(1).subscribe(&room, from).await.unwrap();
         // A different number each time, so that some end in history and some in live events.
