@@ -3,7 +3,11 @@
 //! `cargo bench -p switchboard-benches` needs no set-up: it runs a private PostgreSQL, with `fsync` on, since a commit that
 //! nobody flushes is not what an application waits for. Figures depend on the disk; compare within one run only.
 
-#![allow(clippy::expect_used, missing_docs, reason = "a bench stops at the first surprise; criterion's macros make undocumented functions")]
+#![allow(
+    clippy::expect_used,
+    missing_docs,
+    reason = "a bench stops at the first surprise; criterion's macros make undocumented functions"
+)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,7 +59,8 @@ fn bench(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("starts");
     let flushed = Options { configuration: vec![("fsync".into(), "on".into())], ..Options::default() };
     let server = runtime.block_on(PrivatePostgres::start(flushed)).expect("starts");
-    let nodes = runtime.block_on(async { (postgres_node(server.url(), "a").await, postgres_node(server.url(), "b").await) });
+    let nodes = runtime
+        .block_on(async { (postgres_node(server.url(), "a").await, postgres_node(server.url(), "b").await) });
     let memory = MemoryCluster::new();
     let transports = [
         Transport {
@@ -86,19 +91,26 @@ fn ephemeral(criterion: &mut Criterion, runtime: &Runtime, transports: &[Transpo
             group.throughput(Throughput::Elements(burst as u64));
             group.bench_function(BenchmarkId::new(transport.name, burst), |bencher| {
                 bencher.to_async(runtime).iter_custom(async |rounds| {
-                    let mut events = transport.subscriber.1.subscribe(&message.channel).await.expect("subscribes");
+                    let mut events =
+                        transport.subscriber.1.subscribe(&message.channel).await.expect("subscribes");
                     let mut spent = Duration::ZERO;
                     for _ in 0..rounds {
                         let start = Instant::now();
                         for _ in 0..burst {
-                            let sent = transport.publisher.1.publish(&message.channel, &message.event, &message.payload).await;
+                            let sent = transport
+                                .publisher
+                                .1
+                                .publish(&message.channel, &message.event, &message.payload)
+                                .await;
                             sent.expect("publishes");
                         }
                         let mut arrived = 0;
                         while arrived < burst {
                             match events.next().await.expect("goes on") {
                                 EphemeralItem::Event(_) => arrived += 1,
-                                EphemeralItem::Lagged(missed) => arrived += usize::try_from(missed).expect("small"),
+                                EphemeralItem::Lagged(missed) => {
+                                    arrived += usize::try_from(missed).expect("small")
+                                }
                             }
                         }
                         spent += start.elapsed();
@@ -121,11 +133,14 @@ fn durable(criterion: &mut Criterion, runtime: &Runtime, transports: &[Transport
             group.bench_function(BenchmarkId::new(transport.name, burst), |bencher| {
                 bencher.to_async(runtime).iter_custom(async |rounds| {
                     let bus = &transport.subscriber.0;
-                    let mut events = bus.subscribe(&message.channel, StartFrom::Now).await.expect("subscribes");
+                    let mut events =
+                        bus.subscribe(&message.channel, StartFrom::Now).await.expect("subscribes");
                     let mut spent = Duration::ZERO;
                     for _ in 0..rounds {
                         let start = Instant::now();
-                        let publish = || transport.publisher.0.publish(&message.channel, &message.event, &message.payload);
+                        let publish = || {
+                            transport.publisher.0.publish(&message.channel, &message.event, &message.payload)
+                        };
                         let sent = futures::future::join_all((0..burst).map(|_| publish()));
                         let received = async {
                             for _ in 0..burst {
