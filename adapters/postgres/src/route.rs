@@ -20,13 +20,16 @@ const APPLICATION_NAME_MAX: usize = 63;
 pub(crate) struct Route {
     dsn: Dsn,
     node_id: NodeId,
-    /// The host that took writes last: tried first.
+    /// The host that took writes last.
     primary: Arc<AtomicUsize>,
+    /// The host to try first: the primary, or the one after a host whose attempt was given up by the caller. A host that
+    /// swallows connections must not use up every caller's patience.
+    next: Arc<AtomicUsize>,
 }
 
 impl Route {
     pub(crate) fn new(dsn: Dsn, node_id: NodeId) -> Self {
-        Self { dsn, node_id, primary: Arc::default() }
+        Self { dsn, node_id, primary: Arc::default(), next: Arc::default() }
     }
 
     /// Opens a connection to the host that takes writes.
@@ -34,20 +37,22 @@ impl Route {
         Ok(self.find_primary(purpose).await?.0)
     }
 
-    /// A connection to the host that takes writes, and the options that lead there. Tries every host once, the last known
-    /// primary first; the error is the most telling one.
+    /// A connection to the host that takes writes, and the options that lead there. Tries every host once; the error is the
+    /// most telling one.
     pub(crate) async fn find_primary(
         &self,
         purpose: &str,
     ) -> Result<(PgConnection, PgConnectOptions), PostgresError> {
         let count = self.dsn.hosts().len();
-        let first = self.primary.load(Ordering::Relaxed);
+        let first = self.next.load(Ordering::Relaxed);
         let mut failure: Option<PostgresError> = None;
         for index in (0..count).map(|step| (first + step) % count) {
             let options = self.options(index, purpose);
+            self.next.store((index + 1) % count, Ordering::Relaxed);
             match verified(&options, self.dsn.connect_timeout()).await {
                 Ok(connection) => {
                     self.primary.store(index, Ordering::Relaxed);
+                    self.next.store(index, Ordering::Relaxed);
                     return Ok((connection, options));
                 }
                 // What a person must mend outranks what passes by itself.

@@ -137,3 +137,45 @@ async fn a_failover_that_lost_the_tail_is_reported_and_numbers_used_again_are_no
     let item = timeout(LONG, resumed.next()).await.unwrap().unwrap();
     assert_eq!(item, DurableItem::Reset { head: again });
 }
+
+/// Of several hosts the one that takes writes is found, though the first swallows connections, and again after they swapped roles.
+#[tokio::test(flavor = "multi_thread")]
+async fn b136_of_several_hosts_the_one_that_takes_writes_is_used() {
+    let (first, second) = (Cluster::with_own_server(&[]).await, Cluster::with_own_server(&[]).await);
+    // One password for both, as two hosts of one cluster have.
+    for cluster in [&first, &second] {
+        cluster.sql("CREATE ROLE app LOGIN SUPERUSER PASSWORD 'app'").await;
+    }
+    second.become_standby().await;
+    let hole = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = |cluster: &Cluster| {
+        let (_, at) = cluster.url.rsplit_once('@').unwrap();
+        at.split('/').next().unwrap().to_owned()
+    };
+    let hosts = format!("{},{},{}", hole.local_addr().unwrap(), address(&second), address(&first));
+    let mut config = first.config("n1");
+    config.dsn =
+        format!("postgres://app:app@{hosts}/postgres?target_session_attrs=read-write&connect_timeout=1")
+            .parse()
+            .unwrap();
+    let node = first.start(config).await;
+    node.node.joined().await.unwrap();
+    let bus = node.ports.durable();
+    bus.publish(&channel("room:1"), &event(), &payload("1")).await.unwrap();
+
+    first.become_standby().await;
+    second.promote().await;
+    // Its schema is not there yet; the first node that comes makes it.
+    let mut successor = second.config("n2");
+    successor.schema = first.schema.clone();
+    let _migrated = second.start(successor).await;
+    // The node is evicted by the new primary, whose table does not know it: it found it without a restart.
+    let end = timeout(LONG, node.node.ended()).await.unwrap();
+    assert!(matches!(end, NodeEnd::Evicted(_)), "{end:?}");
+    loop {
+        if bus.publish(&channel("room:1"), &event(), &payload("2")).await.is_ok() {
+            break;
+        }
+    }
+    assert_eq!(second.count(&format!("SELECT count(*) FROM \"{}\".event_log", first.schema)).await, 1);
+}
