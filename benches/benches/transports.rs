@@ -109,7 +109,7 @@ fn ephemeral(criterion: &mut Criterion, runtime: &Runtime, transports: &[Transpo
                             match events.next().await.expect("goes on") {
                                 EphemeralItem::Event(_) => arrived += 1,
                                 EphemeralItem::Lagged(missed) => {
-                                    arrived += usize::try_from(missed).expect("small")
+                                    arrived += usize::try_from(missed).expect("small");
                                 }
                             }
                         }

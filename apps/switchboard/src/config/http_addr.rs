@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use switchboard_core::types::{Endpoint, Host, Invalid};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, lookup_host};
 
 /// `host:port`, `[v6]:port`, or `:port` for all interfaces. Port 0 takes a free one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl HttpAddr {
     pub(crate) async fn bind(&self) -> io::Result<TcpListener> {
         match &self.host {
             Some(Host::Ip(ip)) => TcpListener::bind((*ip, self.port)).await,
-            Some(Host::Name(name)) => TcpListener::bind((name.as_str(), self.port)).await,
+            Some(Host::Name(name)) => bind_name(name, self.port).await,
             None => match TcpListener::bind((Ipv6Addr::UNSPECIFIED, self.port)).await {
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
                     // A machine without IPv6.
@@ -78,6 +78,13 @@ impl HttpAddr {
         };
         format!("http://{}:{}", Bracketed(&loopback), self.port)
     }
+}
+
+/// A name may stand for several addresses, as `localhost` does; those who look for it there try IPv4 at any rate.
+async fn bind_name(name: &str, port: u16) -> io::Result<TcpListener> {
+    let mut addresses: Vec<_> = lookup_host((name, port)).await?.collect();
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    TcpListener::bind(&*addresses).await
 }
 
 fn parse_host(host: &str) -> Result<Option<Host>, String> {
