@@ -160,14 +160,9 @@ impl Node {
             "seen",
             async || matches!(self.health().await, Some((200, health)) if health["cluster"]["size"] == size),
         );
-        if tokio::time::timeout(LONG, seen).await.is_err() {
-            panic!(
-                "{} is not healthy among {size}: {:?}\n{}",
-                self.url,
-                self.health().await,
-                self.process.output()
-            );
-        }
+        let seen = tokio::time::timeout(LONG, seen).await.is_ok();
+        let health = self.health().await;
+        assert!(seen, "{} is not healthy among {size}: {health:?}\n{}", self.url, self.process.output());
     }
 
     /// Waits until `/health` answers 503 with a reason that contains `text`.
