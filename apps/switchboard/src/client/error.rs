@@ -15,6 +15,9 @@ pub(crate) enum ClientError {
     /// Nobody answered, or the answer broke off.
     #[error("cannot reach a node at {url}: {reason}{}", if *connected { "" } else { "; is a node running there? (--url says where to look)" })]
     Unreachable { url: NodeUrl, reason: String, connected: bool },
+    /// A stream broke off.
+    #[error("lost the connection to the node at {url}: {reason}")]
+    Lost { url: NodeUrl, reason: String },
     /// Somebody accepted the connection and then said nothing.
     #[error("the node at {url} did not answer within {after:?}")]
     Silent { url: NodeUrl, after: Duration },
@@ -30,8 +33,13 @@ pub(crate) enum ClientError {
 }
 
 impl ClientError {
-    /// The connection, or what came over it, was no good.
-    pub(crate) fn broken(url: &NodeUrl, source: &reqwest::Error) -> Self {
+    /// A stream that had begun went wrong.
+    pub(crate) fn lost(url: &NodeUrl, source: &reqwest::Error) -> Self {
+        Self::Lost { url: url.clone(), reason: innermost(source) }
+    }
+
+    /// No connection, or no answer, or one that is no good.
+    pub(super) fn broken(url: &NodeUrl, source: &reqwest::Error) -> Self {
         let url = url.clone();
         let reason = innermost(source);
         if source.is_decode() {
@@ -53,7 +61,7 @@ impl ClientError {
     /// Whether the same may succeed later, at this node or at another behind the same URL.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Silent { .. } => true,
+            Self::Unreachable { .. } | Self::Lost { .. } | Self::Silent { .. } => true,
             Self::Refused { status, .. } => {
                 status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS
             }

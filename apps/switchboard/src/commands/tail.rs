@@ -103,7 +103,7 @@ impl Tail {
             match event {
                 Ok(event) => self.show(&event)?,
                 Err(EventStreamError::Transport(error)) => {
-                    return Ok(ClientError::broken(self.client.url(), &error).to_string());
+                    return Ok(ClientError::lost(self.client.url(), &error).to_string());
                 }
                 Err(error) => return Err(self.strange(&error.to_string())),
             }
@@ -179,5 +179,24 @@ impl FromStr for After {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         if text == "oldest" { Ok(Self::Oldest) } else { text.parse().map(Self::Position) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_breaks_between_tokens_do_not_break_the_line() {
+        assert_eq!(on_one_line("{\r\n\"a\":\n\"\\n\"}"), "{  \"a\": \"\\n\"}");
+    }
+
+    #[test]
+    fn a_position_or_the_oldest_is_where_to_begin() {
+        assert!(matches!("oldest".parse(), Ok(After::Oldest)));
+        assert!(matches!("0123456789abcdef-7".parse(), Ok(After::Position(position)) if position.seq == 7));
+        for bad in ["", "7", "newest", "0123456789abcdef-"] {
+            assert!(bad.parse::<After>().is_err(), "{bad:?} was accepted");
+        }
     }
 }

