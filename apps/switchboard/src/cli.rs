@@ -22,15 +22,32 @@ pub(crate) enum Command {
     /// once. A node that was evicted, or whose id is in use, exits 1.
     Serve(Box<ServeArgs>),
     /// Run a whole cluster on this machine, with a PostgreSQL of its own.
+    ///
+    /// Starts a private PostgreSQL and nodes that use it, each a process of its own, so that one can be killed to see what happens.
+    /// Ends its report with `cluster ready: N nodes`. Ctrl-C, SIGTERM or SIGHUP stops everything it started.
+    ///
+    /// Nodes take the settings of `switchboard serve` from the environment. With `DATABASE_URL` that database is used instead of a
+    /// private one. Clients need no token; the admin token is `dev` unless `ADMIN_TOKEN` is set.
     Dev(dev::Args),
-    /// Show the nodes of a cluster.
+    /// Show every node of a cluster, in the order in which they joined.
     Nodes(nodes::Args),
-    /// Publish an event.
+    /// Publish an event, and print its position.
+    ///
+    /// A durable event is stored when this returns, and every subscriber gets it.
     Publish(publish::Args),
     /// Print the events of a channel as they come.
+    ///
+    /// Each is one line: its position (- if it is ephemeral), its name and its payload, separated by tabs. When the node goes away
+    /// it tries again until it is back, and misses no durable event after the last one printed. What else there is to say goes to
+    /// standard error. Ends with Ctrl-C, or when nobody reads its output.
     Tail(tail::Args),
-    /// Create or upgrade the schema, as a user who may.
+    /// Create or upgrade the schema.
+    ///
+    /// Nodes do it by themselves where their user may. Where not, run this as one who may, then grant the nodes' user the
+    /// rights that `switchboard doctor` lists. Does nothing if the schema is up to date.
     Migrate(migrate::Args),
-    /// Check a PostgreSQL from where the node stands, and say what to do about what is found.
+    /// Check a PostgreSQL from where the node stands.
+    ///
+    /// Prints one line for each finding, with what to do about it. Exits 1 if a node would not work.
     Doctor(doctor::Args),
 }

@@ -25,11 +25,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// What an interrupted start of PostgreSQL may take to get to where it can be stopped. Its watchdog does it otherwise.
 const START: Duration = Duration::from_secs(5);
 
-/// Starts a private PostgreSQL and nodes that use it, each a process of its own, so that one can be killed to see what
-/// happens. Ends with `cluster ready: N nodes`. Ctrl-C, SIGTERM or SIGHUP stops everything it started.
-///
-/// Nodes take the settings of `switchboard serve` from the environment. With `DATABASE_URL` that database is used instead of a
-/// private one. Clients need no token; the admin token is `dev` unless `ADMIN_TOKEN` is set.
+/// What it takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How many nodes.

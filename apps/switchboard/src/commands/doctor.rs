@@ -8,7 +8,7 @@ use switchboard_postgres::doctor::{Finding, Verdict, examine};
 use crate::config::DatabaseArgs;
 use crate::output;
 
-/// Prints one line for each finding, and what to do about it. Exits 1 if a node would not work.
+/// What it takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

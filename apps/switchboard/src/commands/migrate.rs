@@ -12,9 +12,7 @@ use tokio::time::timeout;
 use crate::config::{DatabaseArgs, DatabaseConfig};
 use crate::output;
 
-/// Creates or upgrades the schema. Does nothing if it is up to date.
-///
-/// Run it as a user who may create schemas, then grant the nodes' user the rights that `switchboard doctor` lists.
+/// What it takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::client::{Client, ClientArgs};
 use crate::output;
 
-/// Shows every node of the cluster, in the order in which they joined.
+/// What it takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Print all there is, as JSON.

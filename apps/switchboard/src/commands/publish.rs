@@ -9,7 +9,7 @@ use switchboard_core::types::{Channel, EventName, Payload};
 use crate::client::{Client, ClientArgs};
 use crate::output;
 
-/// Publishes an event and prints its position. A durable one is stored when this returns; every subscriber gets it.
+/// What it takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The channel: 1 to 255 bytes without control characters, such as room:1.

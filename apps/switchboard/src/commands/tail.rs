@@ -20,10 +20,7 @@ use crate::stop::Stop;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Prints each event on one line: its position (- if it is ephemeral), its name and its payload, separated by tabs.
-///
-/// When the node goes away it tries again until it is back, and misses no durable event after the last one printed. What else
-/// there is to say goes to standard error. Ends with Ctrl-C, or when nobody reads its output.
+/// What it takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The channel, such as room:1.

@@ -1,6 +1,8 @@
 //! The command line of the real binary: exit codes, messages, and what goes to which stream. Nothing here needs a database;
 //! what nodes do with one is tested in the workspace's `tests`.
 
+#![allow(clippy::unwrap_used, reason = "tests may stop at the first surprise")]
+
 mod client;
 mod dev;
 mod schema;
