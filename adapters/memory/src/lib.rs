@@ -99,9 +99,9 @@ impl MemoryCluster {
         self.table.heartbeat(node_id).map(|(_, age)| age)
     }
 
-    /// Age of the heartbeat of this very process, if the row of its node id is its own.
-    pub fn heartbeat_age_of(&self, identity: &Identity) -> Option<Duration> {
-        self.table.heartbeat(&identity.node_id).filter(|(holder, _)| holder == identity).map(|(_, age)| age)
+    /// Who has the row of a node id, and how old its heartbeat is.
+    pub fn holder(&self, node_id: &NodeId) -> Option<(Identity, Duration)> {
+        self.table.heartbeat(node_id)
     }
 
     /// Removes the oldest events of a channel until `keep` remain.

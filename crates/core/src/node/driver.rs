@@ -156,6 +156,8 @@ impl Driver {
         let mut input = LeaseInput::Tick;
         let mut error = None;
         loop {
+            // Before the step, which may send the next renewal at once.
+            let renewed_at = matches!(input, LeaseInput::Renewed { .. }).then(|| sent.take()).flatten();
             for action in lease.step(Instant::now().into_std(), input) {
                 match action {
                     LeaseAction::Renew(sweep) => {
@@ -175,7 +177,6 @@ impl Driver {
                     LeaseAction::Stop => {}
                 }
             }
-            let renewed_at = matches!(input, LeaseInput::Renewed { .. }).then(|| sent.take()).flatten();
             self.show_lease(&lease, renewed_at, error.clone());
             if lease.state() == LeaseState::Evicted {
                 return Incarnate::Evicted(identity);

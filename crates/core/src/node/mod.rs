@@ -8,7 +8,8 @@ mod driver;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt, stream};
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream, StreamExt, stream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -100,6 +101,17 @@ impl Node {
     ///
     /// Must be called within a Tokio runtime.
     pub fn spawn(registry: Arc<dyn Registry>, config: NodeConfig, stats: StatsRegistry) -> Self {
+        Self::spawn_by(registry, config, stats, tokio::spawn)
+    }
+
+    /// As [`spawn`](Self::spawn), but the caller starts the task: on a runtime that a busy application cannot starve, say, or
+    /// under a simulation that pauses it.
+    pub fn spawn_by(
+        registry: Arc<dyn Registry>,
+        config: NodeConfig,
+        stats: StatsRegistry,
+        spawn: impl FnOnce(BoxFuture<'static, ()>) -> JoinHandle<()>,
+    ) -> Self {
         let (leave, leave_asked) = oneshot::channel();
         let (driver, handles) = driver::Driver::new(registry, config, stats);
         Self {
@@ -107,7 +119,7 @@ impl Node {
             membership: handles.membership,
             end: handles.end,
             leave: parking_lot::Mutex::new(Some(leave)),
-            task: tokio::spawn(driver.run(leave_asked)),
+            task: spawn(driver.run(leave_asked).boxed()),
         }
     }
 

@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 mod lifecycle;
+mod pause;
+mod reported_faults;
 mod simulation;
