@@ -4,46 +4,40 @@ use axum::http::{HeaderMap, StatusCode, header};
 use subtle::ConstantTimeEq;
 
 use crate::problem::Problem;
-use crate::state::{Gateway, GatewayConfig};
+use crate::state::Gateway;
 
 impl Gateway {
-    /// Lets an administrator pass.
-    pub(crate) fn admit_admin(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let passed = check(self.config(), headers);
-        if passed.is_err() {
-            self.counts().refused.increment();
-        }
-        passed
-    }
-
     /// Lets pass whoever may publish and subscribe.
     pub(crate) fn admit_client(&self, headers: &HeaderMap) -> Result<(), Problem> {
         if self.config().open_access { Ok(()) } else { self.admit_admin(headers) }
     }
-}
 
-fn check(config: &GatewayConfig, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(expected) = &config.admin_token else {
-        return Err(Problem::new(
-            StatusCode::FORBIDDEN,
-            "this node has no ADMIN_TOKEN, so nobody may do this",
-        ));
-    };
-    let refused = |detail| {
-        Problem::new(StatusCode::UNAUTHORIZED, detail).with_header(header::WWW_AUTHENTICATE, "Bearer")
-    };
-    let Some(given) = bearer(headers) else {
-        return Err(refused("send the admin token as `Authorization: Bearer …`"));
-    };
-    // In constant time: how long a wrong token took to be refused says nothing about the right one.
-    if bool::from(given.as_bytes().ct_eq(expected.as_bytes())) {
-        Ok(())
-    } else {
-        Err(refused("the token is not this node's admin token"))
+    /// Lets an administrator pass.
+    pub(crate) fn admit_admin(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let configured = self.config().admin_token.as_deref();
+        let Some(expected) = configured.filter(|token| !token.is_empty()) else {
+            let detail = "this node has no ADMIN_TOKEN, so nobody may do this";
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        };
+        let Some(given) = bearer(headers) else {
+            return Err(refused("send the admin token as `Authorization: Bearer …`"));
+        };
+        // In constant time: how long a wrong token took to be refused says nothing about the right one.
+        if bool::from(given.ct_eq(expected.as_bytes())) {
+            Ok(())
+        } else {
+            Err(refused("the token is not this node's admin token"))
+        }
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+fn refused(detail: &str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, detail).with_header(header::WWW_AUTHENTICATE, "Bearer")
+}
+
+/// As bytes: a token need not be ASCII.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    const SCHEME: &[u8] = b"bearer ";
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim_ascii())
 }

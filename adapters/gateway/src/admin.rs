@@ -11,6 +11,7 @@ use switchboard_core::types::{Endpoint, Incarnation, NodeId, Stats};
 use time::OffsetDateTime;
 use tokio::time::timeout;
 
+use crate::millis;
 use crate::problem::Problem;
 use crate::state::Gateway;
 
@@ -51,7 +52,7 @@ pub(crate) async fn cluster(
 ) -> Result<Json<List>, Problem> {
     gateway.admit_admin(&headers)?;
     // Not only when ready: an operator looks when something is wrong.
-    let services = gateway.services().ok_or_else(|| Problem::unavailable("this node is starting"))?;
+    let services = gateway.services().ok_or_else(|| Problem::unavailable(gateway.starting_reason()))?;
     let members = timeout(LIMIT, services.registry.members()).await.map_err(|_elapsed| {
         Problem::unavailable(format!("the registry did not answer within {LIMIT:?}"))
     })??;
@@ -78,8 +79,4 @@ impl From<Member> for Entry {
             meta: member.meta,
         }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

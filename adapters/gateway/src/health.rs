@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use switchboard_core::types::NodeId;
 
+use crate::millis;
 use crate::state::Gateway;
 
 pub(crate) async fn livez() -> &'static str {
@@ -60,6 +61,6 @@ fn cluster(gateway: &Gateway) -> Cluster {
     Cluster {
         size: membership.size(),
         peers: membership.peers().iter().map(|peer| peer.identity.node_id.clone()).collect(),
-        heartbeat_age_ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+        heartbeat_age_ms: age.map(millis),
     }
 }

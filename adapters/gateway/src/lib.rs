@@ -4,33 +4,64 @@
 //! |---|---|
 //! | `GET /livez` | 200 as long as the process serves; never depends on PostgreSQL |
 //! | `GET /readyz` | 200 if the node should get work, 503 with the reason if not |
-//! | `GET /health` | `{"status", "node_id", "cluster": {"size", "peers", "heartbeat_age_ms"}}`; 503, `"unhealthy"` and a `reason` as `/readyz`; `warnings` if somebody should look |
-//! | `GET /api/admin/cluster` | `{"data": [member, …], "timing": {…}}`, ordered by `seq`; needs the admin token |
-//! | `POST /api/channels/{channel}/events` | publishes `{"event", "payload", "ephemeral"}`: 201 `{"position"}` once a durable event is committed, 202 for an ephemeral one |
-//! | `GET /api/channels/{channel}/events` | with `Accept: text/event-stream` a stream of both kinds (see the `sse` module), otherwise a page of history: `{"data": [event, …], "next"}` with `after` and `limit` |
+//! | `GET /health` | 200 `{"status": "healthy", "node_id", "cluster": {"size", "peers", "heartbeat_age_ms"}}`; 503 with `"unhealthy"` and the `reason` when `/readyz` says 503; `warnings` if somebody should look |
+//! | `GET /api/admin/cluster` | 200 `{"data": [member, …], "timing": {"heartbeat_interval_ms", "stale_threshold_ms"}}`, ordered by `seq`; a member is `{"node_id", "endpoint", "registered_at", "heartbeat", "heartbeat_age_ms", "incarnation", "stats", "meta"}` |
+//! | `POST /api/channels/{channel}/events` | publishes `{"event": name, "payload": any JSON, "ephemeral": false}`: 201 `{"position"}` once a durable event is committed, 202 when an ephemeral one is on its way |
+//! | `GET /api/channels/{channel}/events` with `Accept: text/event-stream` | 200 and a stream of both kinds of event (see the `sse` module), from now on, or after the position in `Last-Event-ID` or `?after=` (`oldest` for all that remains) |
+//! | `GET /api/channels/{channel}/events` otherwise | a page of history: 200 `{"data": [{"position", "event", "payload", "created_at"}, …], "next"}` with `?after=` and `?limit=` (1 to 1000, 100 by default); a page may be shorter, and only an empty one, whose `next` is `null`, is the last |
 //!
-//! Errors are problem documents (RFC 9457). Tokens travel in `Authorization: Bearer …` alone, never in a URL. There are no CORS headers, and a
-//! publish needs `Content-Type: application/json`, so that no foreign web page can post to a node its visitor can reach.
+//! Every `GET` answers `HEAD`, too. `{channel}` is percent-decoded once. Payloads pass byte for byte.
 //!
-//! The server is up before PostgreSQL is: [`Gateway::new`] needs nothing, [`Gateway::attach`] gives it the ports once there are some.
+//! # Errors
+//!
+//! All but the probes answer errors as problem documents (RFC 9457) whose `detail` names the value and the rule:
+//!
+//! | status | when |
+//! |---|---|
+//! | 400 | the body is no JSON, the channel name no UTF-8, the query has an unknown key |
+//! | 401 | the token is missing or wrong |
+//! | 403 | this node has no `ADMIN_TOKEN` |
+//! | 404, 405 | there is no such route, or not for this method |
+//! | 408 | the body did not arrive in time |
+//! | 409 | `after` is not part of the history, whose end is `head` |
+//! | 410 | what follows `after` was pruned; `oldest` remains |
+//! | 413 | the payload is beyond its limit |
+//! | 415 | the body is not declared as `application/json` |
+//! | 422 | a field, a name, a position or a limit breaks its rule |
+//! | 503 | the node is starting, joining, suspended or draining, or a bus or the registry is unavailable; `Retry-After` says when to try again |
+//!
+//! # Access
+//!
+//! The admin token opens the admin and channel routes, as `Authorization: Bearer …` and never in a URL. With [`GatewayConfig::open_access`] the
+//! channel routes need none. There are no CORS headers, and a publish needs `Content-Type: application/json`, so that no foreign web page can
+//! read from or post to a node its visitor can reach.
+//!
+//! # Start and end
+//!
+//! The server is up before PostgreSQL is: [`Gateway::new`] needs nothing, [`Gateway::attach`] gives it the ports once there are some. When
+//! [`Gateway::serve`] is told to stop, or [`Gateway::drain`] is called before that, the node is not ready at once and streams end, so that
+//! clients go elsewhere; requests that are being handled are answered.
 
 mod access;
 mod admin;
-mod channel;
+mod answer;
+mod connection;
 mod health;
 mod problem;
+mod publish;
+mod read;
+mod request;
 mod serve;
 mod sse;
 mod state;
+
+use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
 use axum::{Router, middleware};
 
 pub use state::{Gateway, GatewayConfig, Services};
-
-/// What a request may be larger than its payload.
-const ENVELOPE: usize = 16 * 1024;
 
 impl Gateway {
     /// The routes, for those who serve them themselves.
@@ -40,11 +71,16 @@ impl Gateway {
             .route("/readyz", get(health::readyz))
             .route("/health", get(health::health))
             .route("/api/admin/cluster", get(admin::cluster))
-            .route("/api/channels/{channel}/events", get(channel::read).post(channel::publish))
+            .route("/api/channels/{channel}/events", get(read::read).post(publish::publish))
             .fallback(problem::not_found)
             .method_not_allowed_fallback(problem::method_not_allowed)
-            .layer(DefaultBodyLimit::max(self.config().limits.durable + ENVELOPE))
-            .layer(middleware::from_fn_with_state(self.clone(), serve::around))
+            .layer(DefaultBodyLimit::max(self.config().body_limit()))
+            .layer(middleware::from_fn_with_state(self.clone(), answer::around))
             .with_state(self.clone())
     }
+}
+
+/// Durations in JSON are whole milliseconds.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,11 +1,14 @@
 //! Errors as problem documents (RFC 9457).
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use switchboard_core::ports::{DurableError, EphemeralError, RegistryError};
 use switchboard_core::types::Invalid;
+use tokio::time::timeout;
 
 /// Why a request was not served: a status, a sentence for people, and at most one member and one header for programs.
 #[derive(Debug)]
@@ -26,11 +29,26 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_header(header::RETRY_AFTER, "1")
     }
 
+    /// What `work` answers, unless that takes longer than `limit`: then it is given up, which does not say that it was not done.
+    pub(crate) async fn unless_within<T, E: Into<Self>>(
+        limit: Duration,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Self> {
+        match timeout(limit, work).await {
+            Ok(done) => done.map_err(Into::into),
+            Err(_elapsed) => Err(Self::unavailable(format!(
+                "no answer within {limit:?}; what was asked for may be done nevertheless"
+            ))),
+        }
+    }
+
+    /// Adds one member for programs.
     pub(crate) fn with(mut self, member: &'static str, value: String) -> Self {
         self.member = Some((member, value));
         self
     }
 
+    /// Adds one header.
     pub(crate) fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
         self.header = Some((name, value));
         self
@@ -95,6 +113,6 @@ pub(crate) async fn not_found(uri: Uri) -> Problem {
 }
 
 pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
-    let detail = format!("{method:.20} is not for {:.200}", uri.path());
+    let detail = format!("{:.20} is not for {:.200}", method.as_str(), uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }

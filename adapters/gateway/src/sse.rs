@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use futures::{StreamExt, stream};
+use futures::future::ready;
+use futures::{Stream, StreamExt, stream};
 use switchboard_core::ports::{DurableItem, DurableStream, EphemeralItem, EphemeralStream};
 use switchboard_core::types::Position;
 use time::format_description::well_known::Rfc3339;
-use tokio::time::{Instant, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_stream::wrappers::IntervalStream;
 
 use crate::state::Gateway;
@@ -32,20 +32,32 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Sent first: the subscription has begun, and a lost connection is to be tried again after a second.
 const GREETING: &str = "retry: 1000\n: listening\n\n";
 
-/// The stream, which ends when the node drains. Nothing is fetched for a client that does not read.
+/// Sent against silence: a comment, which readers skip.
+const PING: &str = ":\n\n";
+
+/// The stream, which ends when the node drains or a bus does. Nothing is fetched for a client that does not read.
 pub(crate) fn response(gateway: &Gateway, durable: DurableStream, ephemeral: EphemeralStream) -> Response {
     let present = Present::enter(&gateway.counts().sse_clients);
-    let ticks = IntervalStream::new(interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE));
-    let events = stream::select(durable.map(durable_text), ephemeral.map(ephemeral_text));
-    let texts = stream::once(async { GREETING.to_owned() })
-        .chain(stream::select(events, ticks.map(|_| ":\n\n".to_owned())))
+    let mut pings = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
+    // A client that did not read for an hour needs no more than one.
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let events = stream::select(ending(durable.map(durable_text)), ending(ephemeral.map(ephemeral_text)));
+    let pinged = stream::select(events, IntervalStream::new(pings).map(|_| Some(PING.to_owned())));
+    let texts = stream::once(ready(GREETING.to_owned()))
+        .chain(pinged.scan((), |(), text| ready(text)))
         .take_until(gateway.draining().clone().cancelled_owned())
         .map(move |text| {
             let _ = &present;
             Ok::<_, Infallible>(Bytes::from(text))
         });
-    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    // nginx would collect events until it has a buffer full of them.
+    let headers = [("content-type", "text/event-stream"), ("x-accel-buffering", "no")];
     (headers, Body::from_stream(texts)).into_response()
+}
+
+/// Says when it ends. Half a stream that goes on would be silence where events are promised; a client whose stream ended reconnects.
+fn ending(texts: impl Stream<Item = String>) -> impl Stream<Item = Option<String>> {
+    texts.map(Some).chain(stream::once(ready(None)))
 }
 
 fn durable_text(item: DurableItem) -> String {

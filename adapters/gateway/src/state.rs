@@ -1,17 +1,20 @@
 //! What every handler sees, and whether the node should get work.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use switchboard_core::health::{Condition, HealthRegistry};
 use switchboard_core::lease::LeaseState;
-use switchboard_core::node::Node;
+use switchboard_core::node::{Node, NodeStatus};
 use switchboard_core::ports::{DurableBus, EphemeralBus, Registry};
 use switchboard_core::stats::{Counter, StatsRegistry};
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{NodeId, PayloadLimits};
 use tokio_util::sync::CancellationToken;
+
+use crate::millis;
 
 /// How the gateway behaves.
 #[derive(Clone)]
@@ -26,6 +29,16 @@ pub struct GatewayConfig {
     pub limits: PayloadLimits,
     /// Shown to those who judge heartbeat ages.
     pub timing: Timing,
+}
+
+/// What a request may be larger than its payload.
+const ENVELOPE: usize = 16 * 1024;
+
+impl GatewayConfig {
+    /// Largest body of a request.
+    pub(crate) fn body_limit(&self) -> usize {
+        self.limits.durable.max(self.limits.ephemeral).saturating_add(ENVELOPE)
+    }
 }
 
 /// The ports the gateway serves.
@@ -55,34 +68,39 @@ struct Inner {
 }
 
 /// Shown in stats.
-#[derive(Clone, Default)]
 pub(crate) struct Counts {
     pub(crate) requests: Counter,
-    pub(crate) refused: Counter,
-    pub(crate) published: Counter,
+    /// Answers that put the blame on the client.
+    pub(crate) rejected: Counter,
+    pub(crate) published_durable: Counter,
+    pub(crate) published_ephemeral: Counter,
     pub(crate) sse_clients: Arc<AtomicUsize>,
+}
+
+impl Counts {
+    fn shown_in(stats: &StatsRegistry) -> Self {
+        let sse_clients = Arc::<AtomicUsize>::default();
+        let shown = Arc::clone(&sse_clients);
+        stats.gauge("sse_clients", move || shown.load(Ordering::Relaxed));
+        Self {
+            requests: stats.counter("http_requests_total"),
+            rejected: stats.counter("http_rejected_total"),
+            published_durable: stats.counter("http_published_durable_total"),
+            published_ephemeral: stats.counter("http_published_ephemeral_total"),
+            sse_clients,
+        }
+    }
 }
 
 impl Gateway {
     /// A gateway that has nothing to serve yet; adds its gauges to `stats`.
     pub fn new(config: GatewayConfig, stats: &StatsRegistry) -> Self {
-        let counts = Counts::default();
-        let shown = counts.clone();
-        stats.gauge("http", move || {
-            serde_json::json!({
-                "requests_total": shown.requests.get(),
-                "refused_total": shown.refused.get(),
-                "published_total": shown.published.get(),
-            })
-        });
-        let clients = Arc::clone(&counts.sse_clients);
-        stats.gauge("sse_clients", move || clients.load(std::sync::atomic::Ordering::Relaxed));
         Self(Arc::new(Inner {
             config,
             services: OnceLock::new(),
             starting: Mutex::new("the process has just begun".to_owned()),
             draining: CancellationToken::new(),
-            counts,
+            counts: Counts::shown_in(stats),
         }))
     }
 
@@ -119,29 +137,18 @@ impl Gateway {
         self.0.services.get()
     }
 
-    /// The ports, if the node should get work, and otherwise why not.
+    /// What there is to say as long as there are no ports.
+    pub(crate) fn starting_reason(&self) -> String {
+        format!("starting: {}", self.0.starting.lock())
+    }
+
+    /// The ports, if the node should get work right now, and otherwise why not.
     pub(crate) fn ready(&self) -> Result<&Services, String> {
         if self.0.draining.is_cancelled() {
             return Err("draining: this node is about to stop".to_owned());
         }
-        let Some(services) = self.services() else {
-            return Err(format!("starting: {}", self.0.starting.lock()));
-        };
-        let status = services.node.status();
-        let status = status.borrow();
-        let because = status.last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
-        match status.lease {
-            None => return Err(format!("joining the cluster{because}")),
-            Some(LeaseState::Evicted) => {
-                return Err("evicted: the registry no longer knows this node".to_owned());
-            }
-            Some(LeaseState::Left) => return Err("this node has left the cluster".to_owned()),
-            Some(LeaseState::Active) if status.is_active() => {}
-            Some(LeaseState::Active | LeaseState::Suspended) => {
-                let threshold = self.config().timing.stale_threshold();
-                return Err(format!("suspended: no heartbeat got through for {threshold:?}{because}"));
-            }
-        }
+        let services = self.services().ok_or_else(|| self.starting_reason())?;
+        entitled(&services.node.status().borrow())?;
         for (name, condition) in services.health.report() {
             if let Condition::Failed(reason) = condition {
                 return Err(format!("{name}: {reason}"));
@@ -159,4 +166,24 @@ impl Gateway {
         };
         report.into_iter().filter_map(warning).collect()
     }
+}
+
+/// Whether a node of this status may act, by the clock and not only by what was announced last.
+fn entitled(status: &NodeStatus) -> Result<(), String> {
+    if status.is_active() {
+        return Ok(());
+    }
+    let because = status.last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    Err(match status.lease {
+        None if because.is_empty() => "joining: the registry has not answered yet".to_owned(),
+        None => format!("joining{because}"),
+        Some(LeaseState::Active | LeaseState::Suspended) => {
+            let age = status.heartbeat_age().unwrap_or_default();
+            // To the millisecond; nobody is helped by more.
+            let age = Duration::from_millis(millis(age));
+            format!("suspended: no heartbeat got through for {age:?}{because}")
+        }
+        Some(LeaseState::Evicted) => "evicted: the registry no longer knows this node".to_owned(),
+        Some(LeaseState::Left) => "left: this node is no longer in the cluster".to_owned(),
+    })
 }

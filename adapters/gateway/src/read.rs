@@ -1,0 +1,133 @@
+//! Listening to a channel, and reading its history.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use switchboard_core::ports::{History, StartFrom};
+use switchboard_core::types::{Channel, DurableEvent, EventName, Payload, Position};
+use time::OffsetDateTime;
+
+use crate::problem::Problem;
+use crate::state::{Gateway, Services};
+use crate::{request, sse};
+
+/// Longest wait for a subscription to begin, or for a page.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Events of a page unless `limit` says otherwise, and at most.
+const PAGE: (usize, usize) = (100, 1000);
+
+/// Stands for the position before the oldest event that remains.
+const OLDEST: &str = "oldest";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Range {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+pub(crate) async fn read(
+    State(gateway): State<Gateway>,
+    path: Result<Path<String>, PathRejection>,
+    range: Result<Query<Range>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    gateway.admit_client(&headers)?;
+    let services = gateway.ready().map_err(Problem::unavailable)?;
+    let channel = request::channel(path)?;
+    let range = request::query(range, "`after` and `limit`")?;
+    if request::accepts(&headers, "text/event-stream") {
+        listen(&gateway, services, channel, &range, &headers).await
+    } else {
+        history(services, channel, &range).await
+    }
+}
+
+async fn listen(
+    gateway: &Gateway,
+    services: &Services,
+    channel: Channel,
+    range: &Range,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    if range.limit.is_some() {
+        let detail = "`limit` is for pages of history: a stream goes on until one of us ends it";
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+    }
+    // What a browser says when it reconnects is newer than the URL it was given.
+    let last = headers.get("last-event-id").map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let from = match last.as_deref().filter(|id| !id.is_empty()).or(range.after.as_deref()) {
+        None => StartFrom::Now,
+        Some(OLDEST) => StartFrom::Oldest,
+        Some(position) => StartFrom::After(position.parse()?),
+    };
+    let subscribe = async {
+        let ephemeral = services.ephemeral.subscribe(&channel).await?;
+        let durable = services.durable.subscribe(&channel, from).await?;
+        Ok::<_, Problem>((durable, ephemeral))
+    };
+    let (durable, ephemeral) = Problem::unless_within(LIMIT, subscribe).await?;
+    Ok(sse::response(gateway, durable, ephemeral))
+}
+
+#[derive(Serialize)]
+struct Page {
+    data: Vec<Entry>,
+    /// Ask for what follows `after` this; `null` if the page is empty, and then the end was reached.
+    next: Option<Position>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    position: Position,
+    event: EventName,
+    payload: Payload,
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+}
+
+async fn history(services: &Services, channel: Channel, range: &Range) -> Result<Response, Problem> {
+    let after = match range.after.as_deref() {
+        None | Some(OLDEST) => None,
+        Some(position) => Some(position.parse::<Position>()?),
+    };
+    let limit = range.limit.unwrap_or(PAGE.0);
+    if !(1..=PAGE.1).contains(&limit) {
+        let detail = format!("limit {limit} must be from 1 to {}", PAGE.1);
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+    }
+    match Problem::unless_within(LIMIT, services.durable.history(&channel, after, limit)).await? {
+        History::Page(events) => {
+            let data: Vec<_> = events.iter().map(|event| Entry::from(&**event)).collect();
+            let next = data.last().map(|entry| entry.position);
+            Ok(Json(Page { data, next }).into_response())
+        }
+        History::Pruned { oldest } => {
+            let detail =
+                format!("the events after this position were pruned; the oldest that remains is {oldest}");
+            Err(Problem::new(StatusCode::GONE, detail).with("oldest", oldest.to_string()))
+        }
+        History::Reset { head } => {
+            let detail =
+                format!("this position is not part of the channel's history, which now ends at {head}");
+            Err(Problem::new(StatusCode::CONFLICT, detail).with("head", head.to_string()))
+        }
+    }
+}
+
+impl From<&DurableEvent> for Entry {
+    fn from(event: &DurableEvent) -> Self {
+        Self {
+            position: event.position,
+            event: event.event.clone(),
+            payload: event.payload.clone(),
+            created_at: event.created_at,
+        }
+    }
+}
