@@ -56,6 +56,28 @@ async fn without_a_token_configured_nobody_passes_and_the_variable_is_named() {
 }
 
 #[tokio::test]
+async fn an_empty_token_is_none_and_a_token_need_not_be_ascii() {
+    let server = Server::start(GatewayConfig { admin_token: Some(String::new()), ..config() }).await;
+    for authorization in [None, Some("Bearer"), Some("Bearer ")] {
+        assert_eq!(statuses(&server, authorization).await, (403, 403), "{authorization:?}");
+    }
+    let server = Server::start(GatewayConfig { admin_token: Some("zwölf".to_owned()), ..config() }).await;
+    let value = reqwest::header::HeaderValue::from_bytes("Bearer zwölf".as_bytes()).unwrap();
+    let request = server.client.get(format!("{}/api/admin/cluster", server.url));
+    assert_eq!(request.header("authorization", value).send().await.unwrap().status(), 200);
+}
+
+/// Whoever is refused is refused before the body is read, and hears of it whatever the size of the body.
+#[tokio::test]
+async fn a_stranger_with_a_large_body_is_refused_and_told() {
+    let server = Server::start(config()).await;
+    for _ in 0..10 {
+        let request = server.client.post(server.events("room:1")).body(vec![b' '; 8 * 1024 * 1024]);
+        assert_eq!(request.send().await.unwrap().status(), 401);
+    }
+}
+
+#[tokio::test]
 async fn open_access_is_for_clients_and_not_for_the_admin_route() {
     let server = Server::start(GatewayConfig { open_access: true, ..config() }).await;
     assert_eq!(statuses(&server, None).await, (401, 201));
@@ -70,6 +92,10 @@ async fn a_form_of_a_foreign_page_cannot_publish() {
         let request = server.client.post(server.events("room:1")).header("content-type", kind).body(BODY);
         assert_eq!(request.send().await.unwrap().status(), 415, "{kind:?}");
     }
+    let request = server.client.post(server.events("room:1")).header("content-type", "x".repeat(10_000));
+    let (status, problem) = answer(request.body(BODY).send().await.unwrap()).await;
+    assert_eq!(status, 415);
+    assert!(problem["detail"].as_str().unwrap().len() < 200, "{problem}");
     let request =
         server.client.post(server.events("room:1")).header("content-type", "Application/JSON; charset=utf-8");
     assert_eq!(request.body(BODY).send().await.unwrap().status(), 201);

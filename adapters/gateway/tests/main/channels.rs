@@ -35,6 +35,15 @@ async fn b065_a_channel_name_is_decoded_exactly_once() {
         ("Stra%C3%9Fe", "Straße"),
         ("%2E%2E%2Fx", "../x"),
         ("*", "*"),
+        ("%25", "%"),
+        ("a%zz", "a%zz"),
+        ("a%22%22b", "a\"\"b"),
+        ("a%5Cb", "a\\b"),
+        ("a-b", "a-b"),
+        ("%E2%80%8D", "\u{200d}"),
+        ("%F0%9F%A6%80", "🦀"),
+        ("select", "select"),
+        ("123", "123"),
         ("x%22%3B%20DROP%20TABLE%20node_registry%3B%20--", "x\"; DROP TABLE node_registry; --"),
     ] {
         let channel = Channel::parse(name).unwrap();
@@ -79,6 +88,9 @@ async fn b076_nonsense_is_answered_with_what_is_allowed_and_harms_nobody() {
         ("{\"event\":\"a\\nb\",\"payload\":1}", 422),
         ("{\"event\":\"m\"}", 422),
         ("{\"event\":\"m\",\"payload\":1,\"other\":1}", 422),
+        ("{\"event\":null,\"payload\":1}", 422),
+        ("{\"event\":\"m\",\"payload\":1,\"ephemeral\":null}", 422),
+        ("{\"event\":\"m\",\"event\":\"m\",\"payload\":1}", 422),
         ("{\"event\":\"m\",\"payload\":1,\"payload\":2}", 422),
         ("{\"event\":\"m\",\"payload\":1,\"ephemeral\":\"yes\"}", 422),
         ("{\"event\":\"m\",\"payload\":}", 400),
@@ -89,6 +101,10 @@ async fn b076_nonsense_is_answered_with_what_is_allowed_and_harms_nobody() {
         assert_eq!(status, expected, "{body}: {problem}");
         assert!(problem["detail"].as_str().unwrap().len() < 500, "{problem}");
     }
+    let unknown = format!("{{\"event\":\"m\",\"payload\":1,\"{}\":1}}", "\\n".repeat(100_000));
+    let (status, problem) = server.post("room:1", unknown).await;
+    assert_eq!(status, 422);
+    assert!(problem["detail"].as_str().unwrap().len() < 1000, "{problem}");
     for deep in [
         "[".repeat(1_000_000),
         format!("{{\"event\":\"m\",\"payload\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000)),
@@ -99,6 +115,35 @@ async fn b076_nonsense_is_answered_with_what_is_allowed_and_harms_nobody() {
     let (status, _) = server.post("room:1", vec![0xff, 0xfe, b'{']).await;
     assert_eq!(status, 400);
     assert_eq!(server.post("room:1", r#"{"event":"message","payload":1}"#).await.0, 201);
+}
+
+#[tokio::test]
+async fn a_refusal_names_field_value_and_rule() {
+    let server = Server::start(config()).await;
+    for (body, detail) in [
+        (r#"{"event":1,"payload":1}"#, r#"event "1": must be a string"#),
+        (r#"{"event":"","payload":1}"#, r#"event name "": must be 1 to 255 bytes"#),
+        (r#"{"event":"m","payload":1,"ephemeral":"yes"}"#, r#"ephemeral "\"yes\"": must be true or false"#),
+        (r#"{"event":"m"}"#, "missing field `payload`"),
+        ("null", "invalid type: null, expected an object"),
+        (r#"{"event":"m","payload":1,"a\nb":1}"#, "unknown field `a b`"),
+        (r#"{"event":"m","payload":1,"x":1}"#, "unknown field `x`"),
+        (r#"{"event":"m","payload":nope}"#, "expected ident at line 1 column 25"),
+    ] {
+        let (_, problem) = server.post("room:1", body).await;
+        assert!(problem["detail"].as_str().unwrap().contains(detail), "{problem}");
+    }
+    for (query, detail) in [
+        ("token=secret", "unknown field `token`"),
+        ("limit=x", "limit: invalid digit"),
+        ("limit=0", "limit 0 must be from 1 to 1000"),
+        ("after=x", r#"position "x": must be a position"#),
+    ] {
+        let (_, problem) = server.get(&format!("/api/channels/room:1/events?{query}")).await;
+        let text = problem["detail"].as_str().unwrap();
+        assert!(text.contains(detail) && !text.contains("secret"), "{problem}");
+        assert!(text.starts_with(char::is_lowercase), "{problem}");
+    }
 }
 
 #[tokio::test]
@@ -113,8 +158,12 @@ async fn b069_limits_are_exact() {
         assert_eq!(status, 413, "{problem}");
         assert!(problem["detail"].as_str().unwrap().contains(&limit.to_string()), "{problem}");
     }
-    let (status, _) = server.post("room:1", body(8 * 1024 * 1024, false)).await;
-    assert_eq!(status, 413);
+    for _ in 0..10 {
+        // Far too large to be read to its end, and yet the client learns why.
+        let (status, problem) = server.post("room:1", body(8 * 1024 * 1024, false)).await;
+        assert_eq!(status, 413);
+        assert!(problem["detail"].as_str().unwrap().starts_with("the body must be at most"), "{problem}");
+    }
 }
 
 #[tokio::test]
@@ -155,5 +204,23 @@ async fn history_pages_and_says_what_is_gone() {
     ] {
         let (status, problem) = server.get(&format!("/api/channels/room:1/events?{wrong}")).await;
         assert!(matches!(status, 400 | 422), "{wrong}: {status} {problem}");
+    }
+}
+
+#[tokio::test]
+async fn publishes_and_rejections_are_counted() {
+    let server = Server::start(config()).await;
+    server.post("room:1", r#"{"event":"message","payload":1}"#).await;
+    server.post("room:1", r#"{"event":"message","payload":2}"#).await;
+    server.post("room:1", r#"{"event":"typing","payload":1,"ephemeral":true}"#).await;
+    server.post("room:1", "nonsense").await;
+    server.get("/nothing").await;
+    for (name, count) in [
+        ("http_requests_total", 5),
+        ("http_published_durable_total", 2),
+        ("http_published_ephemeral_total", 1),
+        ("http_rejected_total", 2),
+    ] {
+        assert_eq!(server.stat(name), count, "{name}");
     }
 }

@@ -2,10 +2,12 @@
 
 use serde_json::json;
 use switchboard_core::health::Condition;
+use switchboard_core::ports::{Registration, Registry};
+use switchboard_core::types::{Identity, NodeId, Stats};
 use switchboard_memory::Link;
 use switchboard_testkit::{LONG, eventually};
 
-use crate::server::{Server, config};
+use crate::server::{Server, TOKEN, answer, config};
 
 #[tokio::test]
 async fn before_there_is_anything_to_serve_the_process_is_live_and_not_ready() {
@@ -41,7 +43,10 @@ async fn a_suspended_node_says_why_and_takes_no_work() {
     server.registry.set_link(Link::Down);
     eventually(LONG, "suspended", async || {
         let (status, health) = server.get("/health").await;
-        status == 503 && health["reason"].as_str().unwrap().starts_with("suspended: ")
+        let reason = health["reason"].as_str().unwrap_or_default();
+        status == 503
+            && reason.starts_with("suspended: no heartbeat got through for ")
+            && reason.contains("the registry is unavailable")
     })
     .await;
     assert_eq!(server.get("/livez").await.0, 200);
@@ -50,6 +55,38 @@ async fn a_suspended_node_says_why_and_takes_no_work() {
     assert!(problem["detail"].as_str().unwrap().contains("suspended"), "{problem}");
     server.registry.set_link(Link::Up);
     eventually(LONG, "healthy again", async || server.get("/health").await.0 == 200).await;
+}
+
+#[tokio::test]
+async fn a_node_that_cannot_join_says_why() {
+    let server = Server::start_cut_off().await;
+    eventually(LONG, "the reason", async || {
+        let (status, health) = server.get("/health").await;
+        assert_eq!(status, 503);
+        health["reason"].as_str().unwrap().starts_with("joining: the registry is unavailable")
+    })
+    .await;
+    assert_eq!(server.get("/readyz").await.0, 503);
+    assert_eq!(server.get("/livez").await.0, 200);
+    assert_eq!(server.post("room:1", r#"{"event":"message","payload":1}"#).await.0, 503);
+    server.registry.set_link(Link::Up);
+    eventually(LONG, "joined", async || server.get("/health").await.0 == 200).await;
+}
+
+#[tokio::test]
+async fn an_evicted_node_and_one_that_has_left_say_so() {
+    let server = Server::start(config()).await;
+    server.cluster.delete(&config().node_id);
+    eventually(LONG, "evicted", async || {
+        let (status, health) = server.get("/health").await;
+        status == 503 && health["reason"].as_str().unwrap().starts_with("evicted: ")
+    })
+    .await;
+    let server = Server::start(config()).await;
+    server.node.leave(LONG).await;
+    let (status, health) = server.get("/health").await;
+    assert_eq!(status, 503);
+    assert!(health["reason"].as_str().unwrap().starts_with("left: "), "{health}");
 }
 
 #[tokio::test]
@@ -82,6 +119,30 @@ async fn b012_members_come_with_the_thresholds_that_judge_their_age() {
 }
 
 #[tokio::test]
+async fn members_are_listed_in_the_order_in_which_they_first_came() {
+    let server = Server::start(config()).await;
+    let peers: Vec<_> = ["z", "a", "m"].map(|name| NodeId::parse(name).unwrap()).into_iter().collect();
+    for (port, node_id) in (4001..).zip(&peers) {
+        let registration = Registration {
+            identity: Identity::fresh(node_id.clone()),
+            endpoint: format!("127.0.0.1:{port}").parse().unwrap(),
+            meta: Stats::default(),
+            timing: config().timing,
+        };
+        server.cluster.registry().register(&registration).await.unwrap();
+    }
+    let (_, list) = server.get("/api/admin/cluster").await;
+    let ids: Vec<_> =
+        list["data"].as_array().unwrap().iter().map(|member| member["node_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["n1", "z", "a", "m"]);
+    eventually(LONG, "the view follows", async || {
+        let (_, health) = server.get("/health").await;
+        health["cluster"]["peers"] == json!(["z", "a", "m"]) && health["cluster"]["size"] == 4
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_draining_node_is_not_ready_at_once() {
     let server = Server::start(config()).await;
     server.gateway.drain();
@@ -98,5 +159,28 @@ async fn what_is_not_there_is_a_problem_document() {
     assert_eq!((status, problem["status"].as_u64()), (404, Some(404)));
     let response = server.client.delete(server.events("room:1")).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "application/problem+json");
+    assert_eq!(response.headers()["allow"], "GET,HEAD,POST");
     assert_eq!(response.status(), 405);
+    let odd = reqwest::Method::from_bytes("X".repeat(10_000).as_bytes()).unwrap();
+    let response = server.client.request(odd, server.events("room:1")).send().await.unwrap();
+    let (status, problem) = answer(response).await;
+    assert_eq!(status, 405);
+    assert!(problem["detail"].as_str().unwrap().len() < 200, "{problem}");
+    assert_eq!(server.get("/api/channels//events").await.0, 422, "the empty channel name breaks its rule");
+}
+
+#[tokio::test]
+async fn head_is_answered_as_get_without_a_body() {
+    let server = Server::start(config()).await;
+    for path in ["/livez", "/readyz", "/health", "/api/admin/cluster", "/api/channels/room:1/events"] {
+        let request = server.client.head(format!("{}{path}", server.url)).bearer_auth(TOKEN);
+        // A stream would have no end, and yet there is nothing to wait for.
+        let response = request.header("accept", "text/event-stream").send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        assert_eq!(response.headers()["x-content-type-options"], "nosniff");
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        assert!(!response.headers().contains_key("access-control-allow-origin"));
+        assert_eq!(response.text().await.unwrap(), "", "{path}");
+    }
+    eventually(LONG, "nobody listens", async || server.stat("sse_clients") == 0).await;
 }

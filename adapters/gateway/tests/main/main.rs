@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 mod access;
+mod buses;
 mod channels;
 mod health;
+mod outages;
 mod server;
 mod streams;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde_json::Value;
 use switchboard_core::health::HealthRegistry;
 use switchboard_core::node::{Node, NodeConfig, OnEviction};
+use switchboard_core::ports::{DurableBus, EphemeralBus};
 use switchboard_core::stats::StatsRegistry;
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{NodeId, PayloadLimits, Stats};
 use switchboard_gateway::{Gateway, GatewayConfig, Services};
-use switchboard_memory::{MemoryCluster, MemoryRegistry};
+use switchboard_memory::{Link, MemoryCluster, MemoryRegistry};
 use switchboard_testkit::http_client;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -26,7 +27,7 @@ pub(crate) struct Server {
     pub(crate) health: HealthRegistry,
     pub(crate) stats: StatsRegistry,
     pub(crate) client: reqwest::Client,
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -50,10 +51,30 @@ impl Server {
         server
     }
 
+    /// A node that has joined and serves these buses.
+    pub(crate) async fn start_with(durable: Arc<dyn DurableBus>, ephemeral: Arc<dyn EphemeralBus>) -> Self {
+        let server = Self::start_empty(config()).await;
+        server.node.joined().await.unwrap();
+        server.attach_buses(durable, ephemeral);
+        server
+    }
+
+    /// A node that cannot reach its registry, and serves.
+    pub(crate) async fn start_cut_off() -> Self {
+        let server = Self::start_linked(config(), Link::Down).await;
+        server.attach();
+        server
+    }
+
     /// A server that has nothing to serve yet.
     pub(crate) async fn start_empty(config: GatewayConfig) -> Self {
+        Self::start_linked(config, Link::Up).await
+    }
+
+    async fn start_linked(config: GatewayConfig, link: Link) -> Self {
         let (cluster, stats) = (MemoryCluster::new(), StatsRegistry::default());
         let registry = cluster.registry();
+        registry.set_link(link);
         let node = NodeConfig {
             node_id: config.node_id.clone(),
             endpoint: "127.0.0.1:4000".parse().unwrap(),
@@ -75,11 +96,15 @@ impl Server {
     }
 
     pub(crate) fn attach(&self) {
+        self.attach_buses(self.cluster.durable(), self.cluster.ephemeral());
+    }
+
+    fn attach_buses(&self, durable: Arc<dyn DurableBus>, ephemeral: Arc<dyn EphemeralBus>) {
         self.gateway.attach(Services {
             node: self.node.clone(),
             registry: self.registry.clone(),
-            durable: self.cluster.durable(),
-            ephemeral: self.cluster.ephemeral(),
+            durable,
+            ephemeral,
             health: self.health.clone(),
         });
     }
@@ -100,9 +125,13 @@ impl Server {
         answer(request.header("content-type", "application/json").body(body).send().await.unwrap()).await
     }
 
+    /// What this node tells about itself.
+    pub(crate) fn stat(&self, name: &str) -> Value {
+        self.stats.collect().0[name].clone()
+    }
+
     /// Stops accepting; waits until everything under way is done.
     pub(crate) async fn stop(self) {
-        self.gateway.drain();
         self.stop.cancel();
         self.task.await.unwrap();
     }

@@ -133,6 +133,23 @@ async fn a_stream_resumes_after_what_the_client_saw_last() {
         let status = request.header("last-event-id", wrong).send().await.unwrap().status();
         assert_eq!(status, 422, "{wrong}");
     }
+    let limited = server.client.get(format!("{}?limit=1", server.events("room:1"))).bearer_auth(TOKEN);
+    assert_eq!(limited.header("accept", "text/event-stream").send().await.unwrap().status(), 422);
+}
+
+#[tokio::test]
+async fn a_stream_is_asked_for_by_its_media_type() {
+    let server = Server::start(config()).await;
+    for (accept, kind) in [
+        ("text/event-stream", "text/event-stream"),
+        ("application/json, Text/Event-Stream;q=0.9", "text/event-stream"),
+        ("text/event-streams", "application/json"),
+        ("*/*", "application/json"),
+    ] {
+        let request = server.client.get(server.events("room:1")).bearer_auth(TOKEN);
+        let response = request.header("accept", accept).send().await.unwrap();
+        assert_eq!(response.headers()["content-type"], kind, "{accept}");
+    }
 }
 
 #[tokio::test]
@@ -173,11 +190,10 @@ async fn line_breaks_between_tokens_survive_the_format() {
 async fn streams_end_when_the_node_drains_and_new_ones_are_refused() {
     let server = Server::start(config()).await;
     let mut stream = Stream::open(&server, "", None).await;
-    let clients = async || Value::Object(server.stats.collect().0)["sse_clients"].clone();
-    assert_eq!(clients().await, 1);
+    assert_eq!(server.stat("sse_clients"), 1);
     server.gateway.drain();
     assert_eq!(stream.block().await, None);
-    eventually(LONG, "nobody is counted", async || clients().await == 0).await;
+    eventually(LONG, "nobody is counted", async || server.stat("sse_clients") == 0).await;
     let request =
         server.client.get(server.events("room:1")).bearer_auth(TOKEN).header("accept", "text/event-stream");
     let refused = request.send().await.unwrap();
