@@ -86,12 +86,14 @@ pub async fn examine(config: &PostgresConfig) -> Vec<Finding> {
         findings.push(crash_safety(&mut connection).await?);
         Ok::<_, PostgresError>(())
     };
-    if let Err(error) = checks.await {
-        findings.push(Finding::failed(
+    match checks.await {
+        Ok(()) => {}
+        Err(error @ PostgresError::Pooled) => findings.push(swallowed(&error)),
+        Err(error) => findings.push(Finding::failed(
             "statements",
             error.to_string(),
             "see the message; then run doctor again",
-        ));
+        )),
     }
     let session = config.session_dsn.clone().map_or(route, |dsn| Route::new(dsn, config.node_id.clone()));
     findings.push(listen(session, config).await);
@@ -107,6 +109,7 @@ fn unreachable(config: &PostgresConfig, error: &PostgresError) -> Finding {
             detail,
             "point DATABASE_URL at the primary, or list all hosts in it",
         ),
+        PostgresError::Pooled => swallowed(error),
         error if error.is_transient() => Finding::failed(
             "connection",
             detail,
@@ -283,22 +286,21 @@ async fn crash_safety(connection: &mut PgConnection) -> Result<Finding, Postgres
 
 /// A LISTEN session must hear a NOTIFY from another session: what every node makes sure of when it starts.
 async fn listen(route: Route, config: &PostgresConfig) -> Finding {
-    let check = "listen";
     match Listener::new(route, &config.schema, Vec::new(), ListenerState::new()).open().await {
         Ok(_session) => {
-            Finding::ok(check, "a NOTIFY reached a LISTEN session; no pooler in between swallows it")
+            Finding::ok("listen", "a NOTIFY reached a LISTEN session; no pooler in between swallows it")
         }
-        Err(error @ PostgresError::ListenSwallowed) => Finding::failed(
-            check,
-            error.to_string(),
-            "set LISTEN_DATABASE_URL to a direct route to PostgreSQL",
-        ),
+        Err(error @ PostgresError::Pooled) => swallowed(&error),
         Err(error) => Finding::failed(
-            check,
+            "listen",
             error.to_string(),
             "see the message; LISTEN_DATABASE_URL is the route that is used",
         ),
     }
+}
+
+fn swallowed(error: &PostgresError) -> Finding {
+    Finding::failed("listen", error.to_string(), "set LISTEN_DATABASE_URL to a direct route to PostgreSQL")
 }
 
 async fn fetch(

@@ -10,7 +10,7 @@ use switchboard_core::ports::Cause;
 pub enum PostgresError {
     /// The driver or the server reported an error.
     #[error("{}", describe(.0))]
-    Sql(#[from] SqlxError),
+    Sql(#[source] SqlxError),
     /// Connecting or a statement took too long.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
@@ -22,12 +22,13 @@ pub enum PostgresError {
         /// The host that was asked.
         host: String,
     },
-    /// A session that executed LISTEN does not hear its own NOTIFY.
+    /// What a session did (LISTEN, PREPARE) is not there when it is needed.
     #[error(
-        "a session that executed LISTEN did not get its own NOTIFY back: a transaction pooler (PgBouncer in \
-         pool_mode=transaction, RDS Proxy …) seems to stand in front of PostgreSQL; set LISTEN_DATABASE_URL to a direct route"
+        "sessions lose their LISTEN or their prepared statements on this route: a transaction pooler (PgBouncer in \
+         pool_mode=transaction, RDS Proxy …) seems to stand in front of PostgreSQL; set LISTEN_DATABASE_URL to a direct \
+         route, and have the pooler keep prepared statements (PgBouncer 1.21 and newer do) or point DATABASE_URL there, too"
     )]
-    ListenSwallowed,
+    Pooled,
     /// The schema is missing or older than this program, and may not be created by this user.
     #[error(
         "schema {schema} is at version {found} and this program needs {needed}; run `switchboard migrate` as its owner ({cause})"
@@ -59,6 +60,21 @@ pub enum PostgresError {
     Unsuitable(String),
 }
 
+impl From<SqlxError> for PostgresError {
+    fn from(error: SqlxError) -> Self {
+        let handed_around = match &error {
+            // A session that never executed LISTEN was notified.
+            SqlxError::Protocol(message) => message.contains("NotificationResponse"),
+            // A statement that was prepared is not there, or one that was not is.
+            SqlxError::Database(error) => {
+                error.code().is_some_and(|code| matches!(&*code, "26000" | "42P05"))
+            }
+            _ => false,
+        };
+        if handed_around { Self::Pooled } else { Self::Sql(error) }
+    }
+}
+
 impl PostgresError {
     /// Whether waiting may help: the server is down, starting, full, failing over or slow. Everything else needs a person.
     pub fn is_transient(&self) -> bool {
@@ -66,7 +82,7 @@ impl PostgresError {
             Self::Sql(error) => !is_permanent(error),
             Self::Timeout(_) | Self::ReadOnly { .. } => true,
             Self::SchemaOutdated { cause, .. } => cause.is_transient(),
-            Self::ListenSwallowed | Self::SchemaTooNew { .. } | Self::Unsuitable(_) => false,
+            Self::Pooled | Self::SchemaTooNew { .. } | Self::Unsuitable(_) => false,
         }
     }
 

@@ -128,11 +128,7 @@ impl Listener {
             self.sinks.iter().map(|sink| sink.notify_channel()).chain([self.probe_channel.as_str()]);
         within(LIMIT, session.listen_all(channels)).await?;
 
-        match within(LIMIT, self.probe().execute(&mut other)).await {
-            // A session that never executed LISTEN was notified: somebody hands server sessions around.
-            Err(PostgresError::Sql(sqlx::Error::Protocol(_))) => return Err(PostgresError::ListenSwallowed),
-            sent => sent?,
-        };
+        within(LIMIT, self.probe().execute(&mut other)).await?;
         self.echo(&mut session).await?;
         // Its work is done; a server that does not say goodbye changes nothing.
         let _ = within(LIMIT, other.close()).await;
@@ -217,7 +213,7 @@ impl Listener {
                 Ok(Ok(Some(notification))) => self.dispatch(&notification),
                 Ok(Ok(None)) => return Err(disconnected()),
                 Ok(Err(error)) => return Err(error.into()),
-                Err(_elapsed) => return Err(PostgresError::ListenSwallowed),
+                Err(_elapsed) => return Err(PostgresError::Pooled),
             }
         }
     }

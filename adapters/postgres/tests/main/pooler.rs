@@ -71,11 +71,12 @@ async fn a_transaction_pooler_is_refused_with_what_to_do() {
     let mut config = cluster.config("n1");
     config.dsn = Dsn::parse(&pooler.url).unwrap();
     let error = cluster.try_ports(config.clone()).await.err().expect("a pooler was accepted");
-    assert!(matches!(error, PostgresError::ListenSwallowed), "{error}");
+    assert!(matches!(error, PostgresError::Pooled), "{error}");
     assert!(!error.is_transient() && error.to_string().contains("LISTEN_DATABASE_URL"), "{error}");
 
     let findings = examine(&config).await;
-    let listen = findings.iter().find(|finding| finding.check == "listen").unwrap();
+    let listen = findings.iter().find(|finding| finding.check == "listen");
+    let listen = listen.unwrap_or_else(|| panic!("{findings:?}"));
     assert_eq!(listen.verdict, Verdict::Failed, "{listen:?}");
     assert!(listen.advice.as_ref().unwrap().contains("LISTEN_DATABASE_URL"));
 }
