@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use sqlx::Connection;
 use switchboard_core::health::HealthRegistry;
 use switchboard_core::ports::{DurableBus, EphemeralBus, Registry};
 use switchboard_core::stats::StatsRegistry;
@@ -50,7 +51,7 @@ use hints::Hints;
 use listener::{Listener, ListenerState, Sink};
 use pool::Pool;
 use registry::PostgresRegistry;
-use route::Route;
+use route::{Route, within};
 
 /// Longest wait for the last events to leave when closing.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -78,9 +79,7 @@ impl Postgres {
         let route = Route::new(dsn.clone(), node_id.clone());
         let session_route = session_dsn.map_or_else(|| route.clone(), |dsn| Route::new(dsn, node_id));
 
-        let mut connection = session_route.connect("migrate").await?;
-        schema::migrate(&mut connection, &schema).await?;
-        drop(connection);
+        migrate_on(&session_route, &schema).await?;
 
         let pool = Pool::new(route.clone(), pool_size);
         let (publisher, durable_worker) = durable::Publisher::new(route.clone(), &schema);
@@ -185,6 +184,22 @@ impl Postgres {
         let durable = Arc::clone(&self.durable);
         health.check("notify_queue", move || durable.queue_condition());
     }
+}
+
+/// Creates or upgrades the schema, as every node does at its start; answers the version found before, 0 if there was none.
+///
+/// Needs no rights to change anything if the version is right. Any number of callers may do it at once; safe to retry.
+pub async fn migrate(config: &PostgresConfig) -> Result<i32, PostgresError> {
+    let dsn = config.session_dsn.as_ref().unwrap_or(&config.dsn);
+    migrate_on(&Route::new(dsn.clone(), config.node_id.clone()), &config.schema).await
+}
+
+async fn migrate_on(route: &Route, schema: &SchemaName) -> Result<i32, PostgresError> {
+    let mut connection = route.connect("migrate").await?;
+    let found = schema::migrate(&mut connection, schema).await?;
+    // The work is done; how the connection ends changes nothing.
+    let _ = within(FLUSH, connection.close()).await;
+    Ok(found)
 }
 
 /// Tasks that stop together.

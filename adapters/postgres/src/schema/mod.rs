@@ -31,9 +31,11 @@ pub fn print(schema: &SchemaName) -> String {
     script
 }
 
-/// Creates or upgrades the schema; answers the version found before (0 if there was none). Does nothing, and needs no rights to
-/// change anything, if the version is right. Any number of nodes may call it at once.
-pub async fn migrate(connection: &mut PgConnection, schema: &SchemaName) -> Result<i32, PostgresError> {
+/// Creates or upgrades the schema; answers the version found before.
+pub(crate) async fn migrate(
+    connection: &mut PgConnection,
+    schema: &SchemaName,
+) -> Result<i32, PostgresError> {
     let found = version(connection, schema).await?;
     if found >= SCHEMA_VERSION {
         return ensure_known(schema, found);
