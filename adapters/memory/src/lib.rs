@@ -29,7 +29,7 @@ use table::Table;
 #[derive(Clone)]
 pub struct MemoryCluster {
     table: Arc<Table>,
-    stalled: watch::Sender<bool>,
+    link: watch::Sender<Link>,
     durable: Arc<MemoryDurable>,
     ephemeral: EphemeralFanout,
     limits: PayloadLimits,
@@ -46,7 +46,7 @@ impl MemoryCluster {
         let clock = Clock::start();
         Self {
             table: Arc::new(Table::new(clock)),
-            stalled: watch::Sender::new(false),
+            link: watch::Sender::new(Link::Up),
             durable: Arc::new(MemoryDurable::new(Fanout::new(DURABLE_MAILBOX), limits, clock)),
             ephemeral: EphemeralFanout::new(EPHEMERAL_MAILBOX),
             limits,
@@ -55,7 +55,7 @@ impl MemoryCluster {
 
     /// A new session of one node; dropping it frees the locks it holds, as the death of its process would.
     pub fn registry(&self) -> Arc<MemoryRegistry> {
-        Arc::new(MemoryRegistry::new(Arc::clone(&self.table), self.stalled.subscribe()))
+        Arc::new(MemoryRegistry::new(Arc::clone(&self.table), self.link.subscribe()))
     }
 
     /// The durable bus.
@@ -68,10 +68,15 @@ impl MemoryCluster {
         Arc::new(MemoryEphemeral::new(self.ephemeral.clone(), self.limits))
     }
 
+    /// Changes the state of everybody's path to the registry, whatever else their own links do.
+    pub fn set_link(&self, link: Link) {
+        self.link.send_replace(link);
+    }
+
     /// Freezes the registry, as SIGSTOP freezes a server: calls wait, and are carried out when it is thawed, whether
     /// or not their caller still waits.
     pub fn stall(&self, stalled: bool) {
-        self.stalled.send_replace(stalled);
+        self.set_link(if stalled { Link::RequestsHeld } else { Link::Up });
     }
 
     /// What a crash of the server does to an UNLOGGED table: it is empty, its sequence begins again, sessions are gone.

@@ -1,6 +1,6 @@
-//! What may be wrong between a node and its registry.
+//! What may be wrong between nodes and their registry.
 
-/// The state of a node's path to the registry.
+/// The state of a path to the registry: one node's, or everybody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Link {
     /// Works.

@@ -25,13 +25,13 @@ const HOLDER_POLL: Duration = Duration::from_millis(50);
 pub struct MemoryRegistry {
     table: Arc<Table>,
     session: SessionId,
-    stalled: watch::Receiver<bool>,
+    everybodys_link: watch::Receiver<Link>,
     link: watch::Sender<Link>,
 }
 
 impl MemoryRegistry {
-    pub(crate) fn new(table: Arc<Table>, stalled: watch::Receiver<bool>) -> Self {
-        Self { table, session: rand::random(), stalled, link: watch::Sender::new(Link::Up) }
+    pub(crate) fn new(table: Arc<Table>, everybodys_link: watch::Receiver<Link>) -> Self {
+        Self { table, session: rand::random(), everybodys_link, link: watch::Sender::new(Link::Up) }
     }
 
     /// Changes the state of the path to the registry, also for calls that are under way.
@@ -39,8 +39,8 @@ impl MemoryRegistry {
         self.link.send_replace(link);
     }
 
-    fn link(&self) -> Link {
-        *self.link.borrow()
+    fn links(&self) -> [Link; 2] {
+        [*self.everybodys_link.borrow(), *self.link.borrow()]
     }
 
     /// Ends the session, as a lost connection does: the locks it held are free. The next call begins another.
@@ -54,21 +54,23 @@ impl MemoryRegistry {
         &self,
         work: impl FnOnce(&Table) -> T + Send + 'static,
     ) -> Result<T, RegistryError> {
-        match self.link() {
-            Link::Up | Link::RequestsHeld | Link::AnswersLost => {}
-            Link::Down => return Err(RegistryError::Unavailable("connection refused".into())),
-            Link::RequestsLost => std::future::pending().await,
+        if self.links().contains(&Link::Down) {
+            return Err(RegistryError::Unavailable("connection refused".into()));
         }
-        let (table, mut stalled) = (Arc::clone(&self.table), self.stalled.clone());
-        let mut link = self.link.subscribe();
+        if self.links().contains(&Link::RequestsLost) {
+            std::future::pending::<()>().await;
+        }
+        let table = Arc::clone(&self.table);
+        let on_its_way = [self.link.subscribe(), self.everybodys_link.clone()];
         let carried_out = tokio::spawn(async move {
-            // The process is gone, or the cluster: then nothing holds the request back any more.
-            let _ = link.wait_for(|link| *link != Link::RequestsHeld).await;
-            let _ = stalled.wait_for(|stalled| !stalled).await;
+            for mut link in on_its_way {
+                // The process is gone, or the cluster: then nothing holds the request back any more.
+                let _ = link.wait_for(|link| *link != Link::RequestsHeld).await;
+            }
             work(&table)
         });
         let answer = carried_out.await.map_err(|error| RegistryError::Unavailable(error.into()))?;
-        if self.link() != Link::Up {
+        if self.links() != [Link::Up; 2] {
             std::future::pending::<()>().await;
         }
         Ok(answer)

@@ -65,9 +65,13 @@ impl Timing {
         self.stale_threshold.saturating_sub(self.cadence())
     }
 
-    /// Heartbeat age from which a row is a ghost: nobody comes back after ten thresholds.
+    /// Heartbeat age from which a row is a ghost: a day, or ten thresholds where that is longer.
+    ///
+    /// A ghost needs no evidence but its age, so that age must be one that no outage reaches: suspended nodes keep trying
+    /// for as long as the registry is away, and whoever starts just when it is back would sweep those who have not tried
+    /// again yet. (Found by the simulation in `tests/main/simulation`, with ten thresholds alone.)
     pub fn ghost_threshold(&self) -> Duration {
-        self.stale_threshold * 10
+        (self.stale_threshold * 10).max(Duration::from_hours(24))
     }
 
     /// How long one renewal may take before it counts as failed and its connection is given up.
@@ -120,6 +124,15 @@ mod tests {
                 spent += timing.retry_pause(attempts);
             }
             assert!(attempts >= 5, "only {attempts} attempts for {timing:?}");
+        }
+    }
+
+    #[test]
+    fn no_outage_makes_a_ghost() {
+        for threshold in [s(1), s(30), s(3600)] {
+            let timing = Timing::new(threshold / 2, threshold).unwrap();
+            assert!(timing.ghost_threshold() >= Duration::from_hours(24));
+            assert!(timing.ghost_threshold() >= threshold * 10);
         }
     }
 

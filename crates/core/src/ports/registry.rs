@@ -97,11 +97,11 @@ pub struct Heartbeat {
 /// every row is stale and nobody is dead. The caller's own row is the witness. Before it is overwritten it shows, by
 /// the registry's own clock, when the caller last got through. A call that shows up late, after another one of the same caller, has no
 /// witness and sweeps nobody: when a frozen server wakes up, statements that were given up long ago are carried out
-/// in any order. (Found by the simulation in `tests/main/simulation.rs`.)
+/// in any order. (Found by the simulation in `tests/main/simulation`.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SweepScope {
     /// Only ghosts: rows that were older than [`Timing::ghost_threshold`] already when the caller last got through.
-    /// Always safe, even right after a stall or a start.
+    /// Safe even right after a start, or after any outage that is shorter than that.
     Ghosts,
     /// Ghosts, and rows older than the stale threshold; the latter only if the caller itself got through within the last
     /// [`Timing::proof_window`]. To be asked for by a node whose renewals have succeeded without a gap for a full

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use switchboard_core::lease::LeaseState;
-use switchboard_core::node::{Node, NodeConfig, NodeEnd, OnEviction};
+use switchboard_core::node::{Node, NodeConfig, NodeEnd, NodeStatus, OnEviction};
 use switchboard_core::ports::{
     ChangeHints, Heartbeat, Member, Registered, Registration, Registry, RegistryError, Renewed,
 };
 use switchboard_core::stats::StatsRegistry;
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{Identity, Incarnation, NodeId, Stats};
-use switchboard_memory::{MemoryCluster, MemoryRegistry};
+use switchboard_memory::{Link, MemoryCluster, MemoryRegistry};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -192,4 +192,26 @@ async fn an_answer_that_is_read_late_does_not_make_the_heartbeat_younger() {
     let believed = a.status().borrow().heartbeat_age().unwrap();
     let (_, age) = cluster.holder(&id("a")).unwrap();
     assert!(believed >= age && age >= Duration::from_secs(15), "{believed:?} instead of {age:?}");
+}
+
+/// Whoever starts when the registry comes back does not take those for dead who have not tried again yet. (Found by the
+/// simulation.)
+#[tokio::test(start_paused = true)]
+async fn a_node_that_starts_after_a_long_outage_sweeps_nobody_who_lives() {
+    for outage in [Duration::from_secs(25), Duration::from_mins(1), Duration::from_hours(2)] {
+        let (cluster, timing) = (MemoryCluster::new(), Timing::default());
+        let a = joined(cluster.registry(), config("a", timing, OnEviction::Stop)).await;
+        let b = joined(cluster.registry(), config("b", timing, OnEviction::Stop)).await;
+        sleep(Duration::from_mins(2)).await;
+        cluster.set_link(Link::RequestsLost);
+        sleep(outage).await;
+        cluster.set_link(Link::Up);
+        let c = joined(cluster.registry(), config("c", timing, OnEviction::Stop)).await;
+        for node in [&a, &b, &c] {
+            node.membership().wait_for(|view| view.size() == 3).await.unwrap();
+            node.status().wait_for(NodeStatus::is_active).await.unwrap();
+        }
+        sleep(timing.stale_threshold() * 2).await;
+        assert_eq!(c.membership().borrow().size(), 3, "after {outage:?}");
+    }
 }

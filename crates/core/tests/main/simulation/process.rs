@@ -110,7 +110,7 @@ impl Process {
 
     fn touch(&mut self, mend_at: Instant) {
         self.touched = true;
-        self.mend_at = Some(mend_at);
+        self.mend_at = self.mend_at.max(Some(mend_at));
     }
 
     /// Undoes what was done to it, if it has lasted long enough.

@@ -9,10 +9,10 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use switchboard_core::node::{NodeEnd, OnEviction};
 use switchboard_core::types::Identity;
-use switchboard_memory::MemoryCluster;
+use switchboard_memory::{Link, MemoryCluster};
 use tokio::time::{Instant, sleep};
 
-use super::faults::{Fault, duration, up_to};
+use super::faults::{Fault, Length, up_to};
 use super::process::{Found, Process, node_id, timing};
 
 /// How often is looked. What must hold at all times follows from what a look compares, so it need not be often.
@@ -28,10 +28,11 @@ const SLACK: Duration = Duration::from_millis(300);
 pub(super) struct World {
     cluster: MemoryCluster,
     rng: StdRng,
+    length: Length,
     slots: usize,
     processes: Vec<Process>,
     restarts: Vec<(Instant, usize)>,
-    thaw_at: Option<Instant>,
+    back_at: Option<Instant>,
     /// Since when the registry has answered.
     calm: Option<Instant>,
     tally: Tally,
@@ -51,24 +52,23 @@ impl World {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let cluster = MemoryCluster::new();
-        let slots = rng.random_range(2..=4);
+        let (length, slots) = (Length::random(&mut rng), rng.random_range(2..=4));
         let now = Instant::now();
         let restarts = (0..slots).map(|slot| (now, slot)).collect();
         let (processes, tally) = (Vec::new(), Tally::default());
-        Self { cluster, rng, slots, processes, restarts, thaw_at: None, calm: Some(now), tally }
+        Self { cluster, rng, length, slots, processes, restarts, back_at: None, calm: Some(now), tally }
     }
 
     pub(super) async fn run(mut self) -> Tally {
-        let trouble = Duration::from_secs(if self.rng.random_range(0..10) == 0 { 60 } else { 15 });
-        let end = Instant::now() + trouble;
-        let mut next_fault = Instant::now() + up_to(&mut self.rng, 4_000);
+        let end = Instant::now() + self.length.of_history();
+        let mut next_fault = Instant::now() + self.length.of_peace(&mut self.rng);
         while Instant::now() < end {
             self.supervise();
             self.mend(false);
             self.look();
             if Instant::now() >= next_fault {
                 self.disturb();
-                next_fault = Instant::now() + up_to(&mut self.rng, 2_500);
+                next_fault = Instant::now() + self.length.of_peace(&mut self.rng);
             }
             sleep(LOOK).await;
         }
@@ -78,12 +78,12 @@ impl World {
 
     /// One thing goes wrong.
     fn disturb(&mut self) {
-        let until = Instant::now() + duration(&mut self.rng);
+        let until = Instant::now() + self.length.of_fault(&mut self.rng);
         let fault = Fault::random(&mut self.rng);
         match fault {
-            Fault::Stall => {
-                self.cluster.stall(true);
-                (self.thaw_at, self.calm) = (Some(until), None);
+            Fault::Outage(link) => {
+                self.cluster.set_link(link);
+                (self.back_at, self.calm) = (self.back_at.max(Some(until)), None);
                 return;
             }
             Fault::Crash => {
@@ -99,7 +99,7 @@ impl World {
         let index = self.rng.random_range(0..self.processes.len());
         let process = &mut self.processes[index];
         match fault {
-            Fault::Stall | Fault::Crash => {}
+            Fault::Outage(_) | Fault::Crash => {}
             Fault::Kill => {
                 let slot = self.processes.swap_remove(index).slot;
                 self.restarts.push((until, slot));
@@ -124,8 +124,8 @@ impl World {
     /// Ends what has lasted long enough, or everything.
     fn mend(&mut self, everything: bool) {
         let now = Instant::now();
-        if self.thaw_at.take_if(|at| everything || *at <= now).is_some() {
-            self.cluster.stall(false);
+        if self.back_at.take_if(|at| everything || *at <= now).is_some() {
+            self.cluster.set_link(Link::Up);
             self.calm = Some(now);
         }
         self.processes.iter_mut().for_each(|process| process.mend(everything));

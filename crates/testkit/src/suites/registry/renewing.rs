@@ -7,7 +7,7 @@ use futures::{FutureExt, StreamExt};
 use switchboard_core::ports::{ChangeHints, Heartbeat, SweepScope};
 use tokio::time::{sleep, timeout};
 
-use super::{Fixture, Node, id, names, told};
+use super::{Fixture, Node, id, names, timing, told};
 use crate::wait::LONG;
 
 /// One step: heartbeat, stats, look around.
@@ -67,7 +67,7 @@ pub async fn a_renewal_that_is_out_of_order_sweeps_nobody<F: Fixture>(fixture: &
     // No two heartbeats are of the same moment.
     sleep(Duration::from_millis(5)).await;
     a.renew::<F>(SweepScope::Ghosts, a.registered.heartbeat).await.unwrap();
-    fixture.age(&id("b"), Duration::from_hours(1)).await;
+    fixture.age(&id("b"), Duration::from_hours(25)).await;
     let late = a.renew::<F>(SweepScope::Stale, a.registered.heartbeat).await.unwrap();
     assert_eq!(late.swept, []);
     let next = a.renew::<F>(SweepScope::Stale, late.heartbeat).await.unwrap();
@@ -79,8 +79,8 @@ pub async fn a_renewal_that_is_out_of_order_sweeps_nobody<F: Fixture>(fixture: &
 pub async fn ghosts_go_with_any_renewal_in_order<F: Fixture>(fixture: &F) {
     let (a, b, c) =
         (Node::start(fixture, "a").await, Node::start(fixture, "b").await, Node::start(fixture, "c").await);
-    fixture.age(&id("b"), Duration::from_secs(301)).await;
-    fixture.age(&id("c"), Duration::from_secs(290)).await;
+    fixture.age(&id("b"), timing().ghost_threshold() + Duration::from_secs(1)).await;
+    fixture.age(&id("c"), Duration::from_hours(23)).await;
     let renewed = a.renew::<F>(SweepScope::Ghosts, a.registered.heartbeat).await.unwrap();
     assert_eq!(names(&renewed), ["a", "c"]);
     drop((b, c));
@@ -102,7 +102,7 @@ pub async fn a_lone_node_clears_ghosts_with_its_first_renewal<F: Fixture>(fixtur
 pub async fn nobody_sweeps_itself<F: Fixture>(fixture: &F) {
     let a = Node::start(fixture, "a").await;
     for scope in [SweepScope::Ghosts, SweepScope::Stale] {
-        for age in [Duration::from_secs(31), Duration::from_hours(1)] {
+        for age in [Duration::from_secs(31), Duration::from_hours(48)] {
             fixture.age(&id("a"), age).await;
             let members = F::registry(&a.session).members().await.unwrap();
             let renewed = a.renew::<F>(scope, members[0].heartbeat).await.unwrap();
