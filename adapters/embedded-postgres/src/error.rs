@@ -25,7 +25,7 @@ pub enum Error {
         "{origin} {value:?} is not usable: {reason}; it must be a directory that holds initdb, pg_ctl and postgres of PostgreSQL 14 or newer"
     )]
     WrongBinDir {
-        /// Where the value comes from: the variable with an equals sign, or what it stands for.
+        /// Where the value comes from: the variable, or what it stands for.
         origin: String,
         /// The directory as given.
         value: PathBuf,

@@ -88,7 +88,7 @@ pub(crate) fn search(
     account: &Account,
 ) -> Result<Findings, Error> {
     if let Some(value) = &around.bin_dir_variable {
-        let found = given(&format!("{BIN_DIR_VARIABLE}="), Path::new(value), account)?;
+        let found = given(BIN_DIR_VARIABLE, Path::new(value), account)?;
         return Ok(Findings { found: Some(found), rejected: Vec::new() });
     }
     let mut findings = Findings::default();
