@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use parking_lot::Mutex;
 use switchboard_core::claim::{Claim, Lock, judge};
 use switchboard_core::ports::{
     ChangeHints, Heartbeat, Member, Registered, Registration, Registry, RegistryError, Renewed,
@@ -27,16 +28,23 @@ pub struct MemoryRegistry {
     session: SessionId,
     everybodys_link: watch::Receiver<Link>,
     link: watch::Sender<Link>,
+    latency: Mutex<Duration>,
 }
 
 impl MemoryRegistry {
     pub(crate) fn new(table: Arc<Table>, everybodys_link: watch::Receiver<Link>) -> Self {
-        Self { table, session: rand::random(), everybodys_link, link: watch::Sender::new(Link::Up) }
+        let (link, latency) = (watch::Sender::new(Link::Up), Mutex::default());
+        Self { table, session: rand::random(), everybodys_link, link, latency }
     }
 
     /// Changes the state of the path to the registry, also for calls that are under way.
     pub fn set_link(&self, link: Link) {
         self.link.send_replace(link);
+    }
+
+    /// How long every request and every answer is on its way from now on. At first: no time.
+    pub fn set_latency(&self, latency: Duration) {
+        *self.latency.lock() = latency;
     }
 
     fn links(&self) -> [Link; 2] {
@@ -60,9 +68,10 @@ impl MemoryRegistry {
         if self.links().contains(&Link::RequestsLost) {
             std::future::pending::<()>().await;
         }
-        let table = Arc::clone(&self.table);
+        let (table, latency) = (Arc::clone(&self.table), *self.latency.lock());
         let on_its_way = [self.link.subscribe(), self.everybodys_link.clone()];
         let carried_out = tokio::spawn(async move {
+            take(latency).await;
             for mut link in on_its_way {
                 // The process is gone, or the cluster: then nothing holds the request back any more.
                 let _ = link.wait_for(|link| *link != Link::RequestsHeld).await;
@@ -70,6 +79,7 @@ impl MemoryRegistry {
             work(&table)
         });
         let answer = carried_out.await.map_err(|error| RegistryError::Unavailable(error.into()))?;
+        take(latency).await;
         if self.links() != [Link::Up; 2] {
             std::future::pending::<()>().await;
         }
@@ -130,6 +140,13 @@ impl Registry for MemoryRegistry {
 
     fn changes(&self) -> ChangeHints {
         WatchStream::from_changes(self.table.moved()).boxed()
+    }
+}
+
+/// Even a sleep of no time waits for the next tick of the timer.
+async fn take(latency: Duration) {
+    if !latency.is_zero() {
+        sleep(latency).await;
     }
 }
 

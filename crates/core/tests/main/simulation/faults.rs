@@ -56,7 +56,7 @@ pub(super) enum Length {
 
 impl Length {
     pub(super) fn random(rng: &mut StdRng) -> Self {
-        if rng.random_range(0..12) == 0 { Self::Long } else { Self::Short }
+        if rng.random_range(0..20) == 0 { Self::Long } else { Self::Short }
     }
 
     pub(super) fn of_history(self) -> Duration {

@@ -30,8 +30,8 @@ pub(super) struct Process {
     pub(super) registry: Arc<MemoryRegistry>,
     identity: Identity,
     paused: watch::Sender<bool>,
-    /// When its link or its sleep is to be mended.
-    mend_at: Option<Instant>,
+    mend_link_at: Option<Instant>,
+    wake_at: Option<Instant>,
     /// Something was done to it, and no renewal has got through since.
     touched: bool,
     /// When the last thing that was done to it ended.
@@ -53,8 +53,14 @@ pub(super) enum Found {
 }
 
 impl Process {
-    pub(super) fn start(cluster: &MemoryCluster, slot: usize, on_eviction: OnEviction) -> Self {
+    pub(super) fn start(
+        cluster: &MemoryCluster,
+        slot: usize,
+        on_eviction: OnEviction,
+        latency: Duration,
+    ) -> Self {
         let registry = cluster.registry();
+        registry.set_latency(latency);
         let config = NodeConfig {
             node_id: node_id(slot),
             endpoint: "127.0.0.1:4000".parse().unwrap(),
@@ -73,7 +79,8 @@ impl Process {
             node,
             registry,
             paused,
-            mend_at: None,
+            mend_link_at: None,
+            wake_at: None,
             touched: false,
             mended: Instant::now(),
             robbed: false,
@@ -99,25 +106,26 @@ impl Process {
 
     pub(super) fn break_link(&mut self, link: Link, mend_at: Instant) {
         self.registry.set_link(link);
-        self.touch(mend_at);
+        self.mend_link_at = self.mend_link_at.max(Some(mend_at));
+        self.touched = true;
     }
 
     /// As SIGSTOP: what was sent is carried out, but nothing is noticed until it goes on.
-    pub(super) fn pause(&mut self, mend_at: Instant) {
+    pub(super) fn pause(&mut self, wake_at: Instant) {
         self.paused.send_replace(true);
-        self.touch(mend_at);
-    }
-
-    fn touch(&mut self, mend_at: Instant) {
+        self.wake_at = self.wake_at.max(Some(wake_at));
         self.touched = true;
-        self.mend_at = self.mend_at.max(Some(mend_at));
     }
 
     /// Undoes what was done to it, if it has lasted long enough.
     pub(super) fn mend(&mut self, everything: bool) {
         let now = Instant::now();
-        if self.mend_at.take_if(|at| everything || *at <= now).is_some() {
+        let due = |at: &mut Option<Instant>| at.take_if(|at| everything || *at <= now).is_some();
+        if due(&mut self.mend_link_at) {
             self.registry.set_link(Link::Up);
+            self.mended = now;
+        }
+        if due(&mut self.wake_at) {
             self.paused.send_replace(false);
             self.mended = now;
         }
@@ -170,7 +178,8 @@ impl Process {
     fn judge_health(&mut self, status: &NodeStatus, age: Option<Duration>, calm: Option<Instant>) {
         let Some(age) = age else { return self.healthy_since = None };
         self.robbed = false;
-        let active = status.lease == Some(LeaseState::Active) && self.mend_at.is_none();
+        let active =
+            status.lease == Some(LeaseState::Active) && self.mend_link_at.is_none() && self.wake_at.is_none();
         if active && age < self.mended.elapsed() {
             self.touched = false;
         }

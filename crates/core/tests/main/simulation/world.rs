@@ -10,6 +10,7 @@ use rand::{RngExt, SeedableRng};
 use switchboard_core::node::{NodeEnd, OnEviction};
 use switchboard_core::types::Identity;
 use switchboard_memory::{Link, MemoryCluster};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use super::faults::{Fault, Length, up_to};
@@ -22,8 +23,11 @@ const LOOK: Duration = Duration::from_millis(100);
 /// hangs is given up after five seconds.
 const JOIN: Duration = Duration::from_secs(8);
 
-/// What rounding of timers and spacing of looks may add.
-const SLACK: Duration = Duration::from_millis(300);
+/// Longest time, in milliseconds, that a request or an answer is on its way. Twice of it is less than a renewal may take.
+const LONGEST_LATENCY: u64 = 100;
+
+/// What latency, rounding of timers and spacing of looks may add to any of it.
+const SLACK: Duration = Duration::from_millis(800);
 
 pub(super) struct World {
     cluster: MemoryCluster,
@@ -65,6 +69,10 @@ impl World {
         while Instant::now() < end {
             self.supervise();
             self.mend(false);
+            // Whoever has just woken up does what it can before anything else happens.
+            for _ in 0..3 {
+                yield_now().await;
+            }
             self.look();
             if Instant::now() >= next_fault {
                 self.disturb();
@@ -144,7 +152,8 @@ impl World {
     fn start(&mut self, slot: usize) {
         let on_eviction =
             if self.rng.random_range(0..4) == 0 { OnEviction::Rejoin } else { OnEviction::Stop };
-        let mut process = Process::start(&self.cluster, slot, on_eviction);
+        let latency = self.rng.random_range(0..2) * up_to(&mut self.rng, LONGEST_LATENCY);
+        let mut process = Process::start(&self.cluster, slot, on_eviction, latency);
         for other in self.in_slot(slot) {
             other.contested = true;
             process.contested = true;
