@@ -21,9 +21,11 @@ pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod suites;
+mod tools;
 mod wait;
 
 pub use http::http_client;
+pub use tools::available;
 pub use wait::{LONG, eventually};
 
 // For the macros.
