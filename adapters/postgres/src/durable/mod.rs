@@ -118,12 +118,16 @@ impl PostgresDurable {
 
     async fn look_at_heads(&self, epoch: &mut Option<Epoch>) -> Result<(), PostgresError> {
         let wanted = self.fanout.wanted();
-        if wanted.is_empty() {
+        if wanted.is_empty() && epoch.is_some() {
             return Ok(());
         }
         let (now, heads) = self.log.heads(&wanted).await?;
-        if epoch.replace(now).is_some_and(|before| before != now) {
-            warn!("PostgreSQL has a new history (failover or restore): every subscription asks the log");
+        let before = epoch.replace(now);
+        if before != Some(now) {
+            if before.is_some() {
+                warn!("PostgreSQL has a new history (failover or restore): every subscription asks the log");
+            }
+            // Also when it is looked at for the first time: whoever subscribed before may stand in an older one.
             self.fanout.deliver_to_all(&Live::Verify);
         }
         for (channel, head) in heads {
