@@ -24,6 +24,7 @@ const PAGE_BYTES: i64 = 4 * 1024 * 1024;
 /// Most events of one page.
 const PAGE_MAX: usize = 10_000;
 
+#[derive(Clone)]
 pub(super) struct Log {
     pool: Pool,
     page: SqlStr,
@@ -129,7 +130,11 @@ impl EventLog for Log {
         after: Option<Position>,
         limit: usize,
     ) -> Result<History, DurableError> {
-        self.page(channel, after, limit).await.map_err(unavailable)
+        // A task of its own: a reader that stops polling in the middle, as a slow client makes it, must not keep a connection of
+        // the small pool from everybody else. It ends by itself, within the pool's limit.
+        let (log, channel) = (self.clone(), channel.clone());
+        let page = tokio::spawn(async move { log.page(&channel, after, limit).await });
+        page.await.map_err(|error| DurableError::Unavailable(error.into()))?.map_err(unavailable)
     }
 }
 
