@@ -95,17 +95,20 @@ impl Registry for MemoryRegistry {
         let (mut lock, mut first_seen) = (None, None);
         loop {
             let (node_id, threshold) = (identity.node_id.clone(), registration.timing.stale_threshold());
-            let (ours, holder) = self
-                .call(move |table| (table.lock(&node_id, session), table.holder(&node_id, threshold)))
-                .await?;
-            let now = lock.map_or_else(|| Lock::first(ours), |before: Lock| before.again(ours));
+            let me = identity.incarnation;
+            let look = self.call(move |table| {
+                table.lock(me, session);
+                let holder = table.holder(&node_id, threshold);
+                (holder.as_ref().is_none_or(|holder| table.is_free(holder.incarnation)), holder)
+            });
+            let (free, holder) = look.await?;
+            let now = Lock::seen(free, lock);
             let waited = started.elapsed() >= HOLDER_PATIENCE;
             match judge(identity.incarnation, holder.as_ref(), first_seen.as_ref(), now, waited) {
                 Claim::Take => {
-                    let replaced = holder.as_ref().map(|holder| holder.incarnation);
-                    let registration = registration.clone();
+                    let (registration, seen) = (registration.clone(), holder.clone());
                     if let Some(registered) =
-                        self.call(move |table| table.take_row(&registration, replaced)).await?
+                        self.call(move |table| table.take_row(&registration, seen.as_ref())).await?
                     {
                         return Ok(registered);
                     }
@@ -115,7 +118,7 @@ impl Registry for MemoryRegistry {
                 }
                 Claim::Wait => sleep(HOLDER_POLL).await,
             }
-            lock = Some(now);
+            lock = holder.is_some().then_some(now);
             first_seen = first_seen.or(holder);
         }
     }
@@ -123,7 +126,7 @@ impl Registry for MemoryRegistry {
     async fn renew(&self, heartbeat: &Heartbeat) -> Result<Renewed, RegistryError> {
         let (sent, session) = (heartbeat.clone(), self.session);
         let renewed = self.call(move |table| {
-            table.lock(&sent.identity.node_id, session);
+            table.lock(sent.identity.incarnation, session);
             table.renew(&sent)
         });
         renewed.await?.ok_or_else(|| RegistryError::Evicted(heartbeat.identity.clone()))

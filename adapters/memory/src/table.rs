@@ -1,4 +1,4 @@
-//! The table of nodes and the locks of their ids, under one mutex: what a database does in one statement is done in one hold.
+//! The table of nodes and the locks of their incarnations, under one mutex: what a database does in one statement is done in one hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct Table {
 #[derive(Default)]
 struct Inner {
     rows: BTreeMap<NodeId, Row>,
-    locks: BTreeMap<NodeId, SessionId>,
+    locks: BTreeMap<Incarnation, SessionId>,
     ended: BTreeSet<SessionId>,
     last_seq: i64,
 }
@@ -46,10 +46,17 @@ impl Table {
         self.moved.subscribe()
     }
 
-    /// Takes the lock of a node id if it is free; answers whether the session holds it.
-    pub(crate) fn lock(&self, node_id: &NodeId, session: SessionId) -> bool {
+    /// Takes the lock of an incarnation, whose process has the session.
+    pub(crate) fn lock(&self, incarnation: Incarnation, session: SessionId) {
         let mut inner = self.inner.lock();
-        !inner.ended.contains(&session) && *inner.locks.entry(node_id.clone()).or_insert(session) == session
+        if !inner.ended.contains(&session) {
+            inner.locks.insert(incarnation, session);
+        }
+    }
+
+    /// Whether no session has the lock of an incarnation.
+    pub(crate) fn is_free(&self, incarnation: Incarnation) -> bool {
+        !self.inner.lock().locks.contains_key(&incarnation)
     }
 
     pub(crate) fn unlock(&self, session: SessionId) {
@@ -74,22 +81,22 @@ impl Table {
         })
     }
 
-    /// Writes the row if its holder is still `replaced`.
-    pub(crate) fn take_row(
-        &self,
-        registration: &Registration,
-        replaced: Option<Incarnation>,
-    ) -> Option<Registered> {
+    /// Writes the row if it still is as it was `seen`, or the caller's own.
+    pub(crate) fn take_row(&self, registration: &Registration, seen: Option<&Holder>) -> Option<Registered> {
         let now = self.clock.now();
         let mut inner = self.inner.lock();
         let identity = &registration.identity;
-        let held =
-            inner.rows.get(&identity.node_id).map(|row| (row.registration.identity.incarnation, row.seq));
-        if held.is_some_and(|(found, _)| Some(found) != replaced && found != identity.incarnation) {
+        let held = inner.rows.get(&identity.node_id);
+        let as_seen = |row: &Row| {
+            let found = row.registration.identity.incarnation;
+            let unchanged = |seen: &Holder| seen.incarnation == found && seen.heartbeat == row.heartbeat;
+            found == identity.incarnation || seen.is_some_and(unchanged)
+        };
+        if held.is_some_and(|row| !as_seen(row)) {
             return None;
         }
-        let seq = if let Some((_, seq)) = held {
-            seq
+        let seq = if let Some(row) = held {
+            row.seq
         } else {
             inner.last_seq += 1;
             inner.last_seq

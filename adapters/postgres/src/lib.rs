@@ -9,7 +9,7 @@
 //!
 //! | connection | used for | when it is lost |
 //! |---|---|---|
-//! | registry | renewals; holds the advisory lock of the node id | reopened with the next renewal, well inside the lease |
+//! | registry | renewals; holds the advisory lock of the incarnation | reopened with the next renewal, well inside the lease |
 //! | listener | LISTEN, nothing else | reopened with back-off; missed events are filled from the log |
 //! | durable | publishing durable events | reopened with the next batch |
 //! | ephemeral | publishing ephemeral events, `synchronous_commit = off` | reopened; events older than 5 s are dropped and counted |

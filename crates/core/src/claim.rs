@@ -1,8 +1,12 @@
 //! Decides whether a node id may be taken from whoever has its row. Pure; shared by the registries.
 //!
-//! Evidence of life is a session that holds the advisory lock, or a heartbeat that moves while we watch. A lock that was free when we
-//! came belongs to nobody; one that became free while we watched may belong to a process that is just reconnecting, so its
-//! heartbeat is given a chance to move.
+//! Evidence of life is a session that holds the advisory lock of the holder's incarnation: every process takes it before it writes
+//! its row, and again with each renewal. A heartbeat that moves without it is the last word of a dead process. A lock that was free
+//! when we came belongs to nobody; one that became free while we watched may belong to a process that is just reconnecting, and is
+//! given patience. Whatever is decided, the row is written only if it is still as it was seen.
+//!
+//! The lock is the incarnation's, not the node id's: a successor that took the id of a sleeper must be known for alive although
+//! the sleeper's session goes on, and must not lose the id to the sleeper when that wakes up, rejoins or is restarted.
 
 use time::OffsetDateTime;
 
@@ -21,30 +25,24 @@ pub struct Holder {
     pub stale: bool,
 }
 
-/// The advisory lock of the node id, from where we stand.
+/// The advisory lock of the holder, from where we stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
-    /// Another session has it.
+    /// A session has it.
     Held,
-    /// Ours, but another session had it when we came.
+    /// Nobody has it, but a session had it when we came.
     Freed,
-    /// Ours, and nobody had it.
+    /// Nobody has it, and nobody had it when we came.
     Free,
 }
 
 impl Lock {
-    /// What is known after the first attempt to take it.
-    pub fn first(ours: bool) -> Self {
-        if ours { Self::Free } else { Self::Held }
-    }
-
-    /// What is known after a further attempt.
-    #[must_use]
-    pub fn again(self, ours: bool) -> Self {
-        match (self, ours) {
-            (Self::Free, _) => Self::Free,
-            (_, true) => Self::Freed,
-            (_, false) => Self::Held,
+    /// What a look shows that finds it `free` or not; `before`: what the last look at the same holder showed.
+    pub fn seen(free: bool, before: Option<Self>) -> Self {
+        match (free, before) {
+            (false, _) => Self::Held,
+            (true, None | Some(Self::Free)) => Self::Free,
+            (true, Some(Self::Held | Self::Freed)) => Self::Freed,
         }
     }
 }
@@ -52,7 +50,7 @@ impl Lock {
 /// What to do about a node id.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// The row is ours to write.
+    /// The row is ours to write, if it still is as it was seen.
     Take,
     /// Look again in a moment.
     Wait,
@@ -68,26 +66,17 @@ pub fn judge(
     lock: Lock,
     waited: bool,
 ) -> Claim {
-    let Some(holder) = holder else {
-        return match lock {
-            Lock::Free | Lock::Freed => Claim::Take,
-            // Whoever has the lock was about to register, and would have by now. It sleeps, and its row was swept.
-            Lock::Held if waited => Claim::Take,
-            Lock::Held => Claim::Wait,
-        };
-    };
+    // Of two that see no row, one writes it: the other looks again.
+    let Some(holder) = holder else { return Claim::Take };
     if holder.incarnation == me || holder.stale {
         return Claim::Take;
     }
     let moved =
         |first: &Holder| first.incarnation != holder.incarnation || first.heartbeat != holder.heartbeat;
-    if first_seen.is_some_and(moved) {
-        return Claim::Taken(holder.endpoint.clone());
-    }
     match lock {
         Lock::Free => Claim::Take,
         Lock::Freed if waited => Claim::Take,
-        Lock::Held if waited => Claim::Taken(holder.endpoint.clone()),
+        Lock::Held if waited || first_seen.is_some_and(moved) => Claim::Taken(holder.endpoint.clone()),
         Lock::Freed | Lock::Held => Claim::Wait,
     }
 }
@@ -116,12 +105,17 @@ mod tests {
     #[test]
     fn a_live_holder_is_left_alone() {
         let (first, later) = (holder(OTHER, 1, false), holder(OTHER, 2, false));
-        for lock in [Lock::Held, Lock::Freed] {
-            assert_eq!(judge(ME, Some(&first), Some(&first), lock, false), Claim::Wait);
-            let taken = judge(ME, Some(&later), Some(&first), lock, false);
-            assert!(matches!(taken, Claim::Taken(_)), "{lock:?}: its heartbeat moved");
+        assert_eq!(judge(ME, Some(&first), None, Lock::Held, false), Claim::Wait);
+        assert_eq!(judge(ME, Some(&first), Some(&first), Lock::Held, false), Claim::Wait);
+        for (seen, waited) in [(&later, false), (&first, true)] {
+            assert!(matches!(judge(ME, Some(seen), Some(&first), Lock::Held, waited), Claim::Taken(_)));
         }
-        assert!(matches!(judge(ME, Some(&first), Some(&first), Lock::Held, true), Claim::Taken(_)));
+    }
+
+    #[test]
+    fn the_last_word_of_a_dead_holder_is_no_sign_of_life() {
+        let (first, later) = (holder(OTHER, 1, false), holder(OTHER, 2, false));
+        assert_eq!(judge(ME, Some(&later), Some(&first), Lock::Free, false), Claim::Take);
     }
 
     #[test]
@@ -137,10 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn our_own_row_is_ours_and_a_lock_without_a_row_is_waited_for_but_not_for_ever() {
+    fn our_own_row_and_no_row_are_ours() {
         assert_eq!(judge(ME, Some(&holder(ME, 1, false)), None, Lock::Held, false), Claim::Take);
-        assert_eq!(judge(ME, None, None, Lock::Held, false), Claim::Wait);
-        assert_eq!(judge(ME, None, None, Lock::Held, true), Claim::Take);
-        assert_eq!(judge(ME, None, None, Lock::Freed, false), Claim::Take);
+        assert_eq!(judge(ME, None, None, Lock::Free, false), Claim::Take);
     }
 }

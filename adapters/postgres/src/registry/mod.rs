@@ -1,8 +1,8 @@
 //! The registry: one row per node, fenced by its incarnation, on a session of its own.
 //!
 //! Renewals have a connection that nothing else uses, so that no busy pool, slow query or large transaction can delay a heartbeat. The
-//! same session holds the advisory lock of the node id: it is free as soon as the process is gone, which tells a dead holder from a
-//! live one. The server cancels a statement that outlives its time, so that given-up renewals do not pile up behind a lock.
+//! same session holds the advisory lock of the incarnation: it is free as soon as the process is gone, which tells a dead holder of
+//! the node id from a live one. The server cancels a statement that outlives its time, so that given-up renewals do not pile up behind a lock.
 
 mod rows;
 mod session;
@@ -49,7 +49,7 @@ impl PostgresRegistry {
         Self { route, pool, statements: Arc::new(Statements::new(schema)), session: Mutex::new(None), hints }
     }
 
-    /// Closes the session; the lock of the node id goes with it.
+    /// Closes the session; the lock goes with it.
     pub(crate) async fn close(&self) {
         if let Some(session) = self.session.lock().await.take() {
             session.close().await;
@@ -83,16 +83,21 @@ impl Registry for PostgresRegistry {
         let limit = HOLDER_PATIENCE + registration.timing.renewal_timeout();
         self.on_session(identity, limit, async |session| {
             let (started, threshold) = (Instant::now(), registration.timing.stale_threshold());
-            let mut lock = Lock::first(session.lock().await.map_err(unavailable)?);
-            let mut first_seen = None;
+            // Before the row is written: whoever reads it finds the lock held.
+            session.lock().await.map_err(unavailable)?;
+            let (mut lock, mut first_seen) = (None, None);
             loop {
                 let holder = session.holder(threshold).await.map_err(unavailable)?;
+                let free = match &holder {
+                    Some(holder) => session.is_free(holder.incarnation).await.map_err(unavailable)?,
+                    None => true,
+                };
+                let now = Lock::seen(free, lock);
                 let waited = started.elapsed() >= HOLDER_PATIENCE;
-                match judge(identity.incarnation, holder.as_ref(), first_seen.as_ref(), lock, waited) {
+                match judge(identity.incarnation, holder.as_ref(), first_seen.as_ref(), now, waited) {
                     Claim::Take => {
-                        let replaced = holder.as_ref().map(|holder| holder.incarnation);
                         if let Some(registered) =
-                            session.take_row(registration, replaced).await.map_err(unavailable)?
+                            session.take_row(registration, holder.as_ref()).await.map_err(unavailable)?
                         {
                             return Ok(registered);
                         }
@@ -106,8 +111,8 @@ impl Registry for PostgresRegistry {
                     }
                     Claim::Wait => sleep(HOLDER_POLL).await,
                 }
+                lock = holder.is_some().then_some(now);
                 first_seen = first_seen.or(holder);
-                lock = lock.again(session.lock().await.map_err(unavailable)?);
             }
         })
         .await

@@ -1,4 +1,4 @@
-//! The connection that renewals own, and the advisory lock it holds for the node id.
+//! The connection that renewals own, and the advisory lock it holds for the incarnation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,18 +39,24 @@ impl Session {
         Ok(Self { connection, identity: identity.clone(), locked: false, statements: Arc::clone(statements) })
     }
 
-    /// Whether this session was opened for the node id; a new incarnation of it keeps the session and its lock.
+    /// Whether this session was opened for this very process start.
     pub(super) fn serves(&self, identity: &Identity) -> bool {
-        self.identity.node_id == identity.node_id
+        self.identity == *identity
     }
 
-    /// Takes the lock of the node id if it is free; answers whether this session holds it.
-    pub(super) async fn lock(&mut self) -> Result<bool, PostgresError> {
+    /// Takes the lock of the incarnation, unless the remains of an earlier session still hold it.
+    pub(super) async fn lock(&mut self) -> Result<(), PostgresError> {
         if !self.locked {
-            let query = sqlx::query(self.statements.lock.clone()).bind(self.identity.node_id.as_str());
+            let query = sqlx::query(self.statements.lock.clone()).bind(uuid(self.identity.incarnation));
             self.locked = query.fetch_one(&mut self.connection).await?.try_get(0)?;
         }
-        Ok(self.locked)
+        Ok(())
+    }
+
+    /// Whether no session has the lock of an incarnation.
+    pub(super) async fn is_free(&mut self, incarnation: Incarnation) -> Result<bool, PostgresError> {
+        let query = sqlx::query(self.statements.is_free.clone()).bind(uuid(incarnation));
+        Ok(query.fetch_one(&mut self.connection).await?.try_get(0)?)
     }
 
     /// Who holds the row of the node id.
@@ -63,11 +69,11 @@ impl Session {
         row.as_ref().map(|row| rows::holder(row, stale_threshold)).transpose()
     }
 
-    /// Writes the row, if its holder is still `replaced` (or there is none).
+    /// Writes the row, if there is none, or it still is as it was `seen`, or it is our own.
     pub(super) async fn take_row(
         &mut self,
         registration: &Registration,
-        replaced: Option<Incarnation>,
+        seen: Option<&Holder>,
     ) -> Result<Option<Registered>, PostgresError> {
         let identity = &registration.identity;
         let row = sqlx::query(self.statements.take_row.clone())
@@ -75,7 +81,8 @@ impl Session {
             .bind(uuid(identity.incarnation))
             .bind(registration.endpoint.to_string())
             .bind(json(&registration.meta))
-            .bind(uuid(replaced.unwrap_or(identity.incarnation)))
+            .bind(seen.map(|holder| uuid(holder.incarnation)))
+            .bind(seen.map(|holder| holder.heartbeat))
             .fetch_optional(&mut self.connection)
             .await?;
         self.identity = identity.clone();

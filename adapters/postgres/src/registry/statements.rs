@@ -8,6 +8,7 @@ use crate::schema::SchemaName;
 
 pub(super) struct Statements {
     pub(super) lock: SqlStr,
+    pub(super) is_free: SqlStr,
     pub(super) holder: SqlStr,
     pub(super) take_row: SqlStr,
     pub(super) renew: SqlStr,
@@ -32,19 +33,26 @@ impl Statements {
             AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
         };
         Self {
-            lock: sql("SELECT pg_try_advisory_lock(hashtextextended('switchboard node {schema}/' || $1, 0))"),
+            lock: sql(
+                "SELECT pg_try_advisory_lock(hashtextextended('switchboard node {schema}/' || $1::uuid, 0))",
+            ),
+            // Advisory locks can be asked about only by taking them: for no longer than the statement.
+            is_free: sql(
+                "SELECT CASE WHEN pg_try_advisory_lock(key) THEN pg_advisory_unlock(key) ELSE false END \
+                 FROM (SELECT hashtextextended('switchboard node {schema}/' || $1::uuid, 0) AS key OFFSET 0) AS k",
+            ),
             holder: sql(
                 r#"SELECT incarnation, endpoint, heartbeat, (extract(epoch FROM now() - heartbeat) * 1000000)::bigint AS age
                    FROM "{schema}".node_registry WHERE node_id = $1"#,
             ),
-            // Guarded by the incarnation that was looked at: of two that saw the same holder, one writes.
+            // Guarded by what was looked at: of two that saw the same holder, one writes, and a holder that has renewed since stays.
             take_row: sql(r#"WITH taken AS (
                        INSERT INTO "{schema}".node_registry AS r (node_id, incarnation, endpoint, meta)
                        VALUES ($1, $2, $3, $4::jsonb)
                        ON CONFLICT (node_id) DO UPDATE
                        SET incarnation = excluded.incarnation, endpoint = excluded.endpoint, meta = excluded.meta,
                            registered_at = now(), heartbeat = now(), stats = '{}'
-                       WHERE r.incarnation IN ($5, excluded.incarnation)
+                       WHERE r.incarnation = excluded.incarnation OR (r.incarnation, r.heartbeat) = ($5, $6)
                        RETURNING r.seq, r.heartbeat
                    )
                    SELECT seq, heartbeat, pg_notify('{schema}.registry', 'registered ' || $1) FROM taken"#),

@@ -215,3 +215,58 @@ async fn a_node_that_starts_after_a_long_outage_sweeps_nobody_who_lives() {
         assert_eq!(c.membership().borrow().size(), 3, "after {outage:?}");
     }
 }
+
+/// A node that sleeps past the threshold, its successor under the same id, and the sleeper awake again.
+struct Succession {
+    cluster: MemoryCluster,
+    sleeper: Node,
+    successor: Node,
+}
+
+impl Succession {
+    async fn happen(on_eviction: OnEviction) -> Self {
+        let (cluster, timing) = (MemoryCluster::new(), Timing::default());
+        let (sleep_on, asleep) = watch::channel(false);
+        let sleeper = Node::spawn_by(
+            cluster.registry(),
+            config("a", timing, on_eviction),
+            StatsRegistry::default(),
+            |life| tokio::spawn(pausable(life, asleep)),
+        );
+        sleeper.joined().await.unwrap();
+        sleep_on.send_replace(true);
+        sleep(Duration::from_secs(40)).await;
+        let successor = joined(cluster.registry(), config("a", timing, OnEviction::Stop)).await;
+        sleep(Duration::from_secs(25)).await;
+        sleep_on.send_replace(false);
+        Self { cluster, sleeper, successor }
+    }
+
+    async fn the_successor_lives_on(&self) {
+        sleep(Duration::from_secs(40)).await;
+        assert!(self.successor.status().borrow().is_active());
+        let (holder, _) = self.cluster.holder(&id("a")).unwrap();
+        assert_eq!(holder, self.successor.status().borrow().identity);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn b017_a_sleeper_that_rejoins_does_not_take_its_id_from_its_successor() {
+    let succession = Succession::happen(OnEviction::Rejoin).await;
+    assert!(matches!(succession.sleeper.ended().await, NodeEnd::Refused(_)));
+    succession.the_successor_lives_on().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn b017_a_sleeper_that_is_restarted_does_not_take_its_id_from_its_successor() {
+    let Succession { cluster, sleeper, successor } = Succession::happen(OnEviction::Stop).await;
+    assert!(matches!(sleeper.ended().await, NodeEnd::Evicted(_)));
+    drop(sleeper);
+    let restarted = Node::spawn(
+        cluster.registry(),
+        config("a", Timing::default(), OnEviction::Stop),
+        StatsRegistry::default(),
+    );
+    assert!(matches!(restarted.ended().await, NodeEnd::Refused(_)));
+    Succession { cluster, sleeper: restarted, successor }.the_successor_lives_on().await;
+}

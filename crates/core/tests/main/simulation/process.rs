@@ -27,7 +27,7 @@ pub(super) fn node_id(slot: usize) -> NodeId {
 pub(super) struct Process {
     pub(super) slot: usize,
     pub(super) node: Node,
-    pub(super) registry: Arc<MemoryRegistry>,
+    registry: Arc<MemoryRegistry>,
     identity: Identity,
     paused: watch::Sender<bool>,
     mend_link_at: Option<Instant>,
@@ -38,7 +38,7 @@ pub(super) struct Process {
     mended: Instant,
     /// Its row was removed by hand or by a crash.
     pub(super) robbed: bool,
-    /// Another process wants its node id. Who gets it is the business of the claims, not of the leases.
+    /// Another process wants its node id, or had it: it may take it when this one is stale, and only then.
     pub(super) contested: bool,
     joined: Option<Instant>,
     healthy_since: Option<Instant>,
@@ -104,6 +104,13 @@ impl Process {
         self.healthy_since
     }
 
+    /// Until its next renewal nothing shows that it lives: whoever wants its node id may take it.
+    pub(super) fn lose_session(&mut self) {
+        self.registry.lose_session();
+        self.touched = true;
+        self.mended = Instant::now();
+    }
+
     pub(super) fn break_link(&mut self, link: Link, mend_at: Instant) {
         self.registry.set_link(link);
         self.mend_link_at = self.mend_link_at.max(Some(mend_at));
@@ -133,7 +140,7 @@ impl Process {
 
     /// Whether this very process has been given a reason.
     pub(super) fn may_be_evicted(&self) -> bool {
-        self.touched || self.robbed || self.contested
+        self.touched || self.robbed || self.contested && self.healthy_since.is_none()
     }
 
     /// Checks what must hold now. `calm`: since when the registry has answered, if it does.
@@ -165,8 +172,11 @@ impl Process {
     fn check(&self, status: &NodeStatus, age: Option<Duration>) {
         let active = status.is_active();
         let Some(age) = age else {
-            let excused = self.robbed || self.contested;
-            assert!(!active || excused, "{} is active without a row: {status:?}", self.identity);
+            assert!(
+                !active || self.may_be_evicted(),
+                "{} is active without a row: {status:?}",
+                self.identity
+            );
             return;
         };
         assert!(!active || age <= timing().stale_threshold(), "{} is active, aged {age:?}", self.identity);

@@ -116,7 +116,7 @@ impl World {
             // The answer is seen when it ends.
             Fault::Leave => drop(process.node.leave(Duration::from_secs(1)).now_or_never()),
             Fault::Partition(link) => process.break_link(link, until),
-            Fault::LoseSession => process.registry.lose_session(),
+            Fault::LoseSession => process.lose_session(),
             Fault::Delete => {
                 let slot = process.slot;
                 self.cluster.delete(&node_id(slot));

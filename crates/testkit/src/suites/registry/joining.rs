@@ -119,6 +119,21 @@ pub async fn a_stale_holder_is_replaced_and_finds_itself_evicted<F: Fixture>(fix
     );
 }
 
+/// The successor of a sleeper is a live holder like any other: the sleeper, woken, restarted or rejoining, does not get its id back.
+pub async fn a_successor_of_a_sleeper_keeps_the_id<F: Fixture>(fixture: &F) {
+    let sleeper = Node::start(fixture, "a").await;
+    fixture.age(&id("a"), Duration::from_secs(31)).await;
+    let successor = Node::start(fixture, "a").await;
+    let rejoining = F::registry(&sleeper.session).register(&registration(&Identity::fresh(id("a")))).await;
+    assert!(matches!(rejoining, Err(RegistryError::NodeIdTaken { .. })), "{rejoining:?}");
+
+    drop(sleeper);
+    let restarted = fixture.session().await;
+    let restart = F::registry(&restarted).register(&registration(&Identity::fresh(id("a")))).await;
+    assert!(matches!(restart, Err(RegistryError::NodeIdTaken { .. })), "{restart:?}");
+    successor.renew::<F>(SweepScope::Ghosts, successor.registered.heartbeat).await.expect("replaced");
+}
+
 /// Every write is fenced.
 pub async fn another_incarnation_can_neither_renew_nor_deregister<F: Fixture>(fixture: &F) {
     let a = Node::start(fixture, "a").await;

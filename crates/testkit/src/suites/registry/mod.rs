@@ -52,6 +52,7 @@ macro_rules! registry_suite {
                 of_several_that_want_one_id_at_once_one_gets_it,
                 many_may_register_at_once,
                 a_stale_holder_is_replaced_and_finds_itself_evicted,
+                a_successor_of_a_sleeper_keeps_the_id,
                 another_incarnation_can_neither_renew_nor_deregister,
                 a_renewal_tells_stats_and_sees_everybody_in_order,
                 the_stale_are_swept_on_evidence,

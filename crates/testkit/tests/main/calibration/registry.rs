@@ -50,6 +50,7 @@ faults! { Cluster,
     a_successor_that_waits_for_the_dead: Fault::RemembersTheDead => registry::a_dead_holder_is_replaced_at_once_and_keeps_its_place;
     a_live_holder_that_is_replaced: Fault::ReplacesTheLiving => registry::a_live_holder_is_left_alone_and_named;
     an_id_that_two_get: Fault::LetsEverybodyIn => registry::of_several_that_want_one_id_at_once_one_gets_it;
+    a_successor_that_loses_its_id_to_the_sleeper: Fault::ReplacesTheLiving => registry::a_successor_of_a_sleeper_keeps_the_id;
     a_zombie_that_overwrites_its_successor: Fault::DoesNotFence => registry::a_stale_holder_is_replaced_and_finds_itself_evicted;
     a_renewal_of_somebody_elses_row: Fault::DoesNotFence => registry::another_incarnation_can_neither_renew_nor_deregister;
     stats_that_are_lost: Fault::ForgetsStats => registry::a_renewal_tells_stats_and_sees_everybody_in_order;
