@@ -32,6 +32,7 @@ pub(crate) async fn publish(
     gateway.admit_client(request.headers())?;
     let services = gateway.ready().map_err(Problem::unavailable)?;
     let channel = request::channel(path)?;
+    let key = request::idempotency_key(request.headers())?;
     let body = request::json(request, gateway.config().body_limit()).await?;
     let Publication { event, payload, ephemeral } = Publication::parse(&body)?;
     let counts = gateway.counts();
@@ -40,8 +41,11 @@ pub(crate) async fn publish(
         counts.published_ephemeral.increment();
         Ok(StatusCode::ACCEPTED.into_response())
     } else {
-        let position =
-            Problem::unless_within(LIMIT, services.durable.publish(&channel, &event, &payload)).await?;
+        let publish = match &key {
+            Some(key) => services.durable.publish_once(&channel, &event, &payload, key),
+            None => services.durable.publish(&channel, &event, &payload),
+        };
+        let position = Problem::unless_within(LIMIT, publish).await?;
         counts.published_durable.increment();
         Ok((StatusCode::CREATED, Json(Published { position })).into_response())
     }

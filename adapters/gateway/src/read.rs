@@ -63,17 +63,26 @@ async fn listen(
     // What a browser says when it reconnects is newer than the URL it was given.
     let last = headers.get("last-event-id").map(|value| String::from_utf8_lossy(value.as_bytes()));
     let from = match last.as_deref().filter(|id| !id.is_empty()).or(range.after.as_deref()) {
-        None => StartFrom::Now,
-        Some(OLDEST) => StartFrom::Oldest,
-        Some(position) => StartFrom::After(position.parse()?),
+        None => None,
+        Some(OLDEST) => Some(StartFrom::Oldest),
+        Some(position) => Some(StartFrom::After(position.parse()?)),
     };
     let subscribe = async {
         let ephemeral = services.ephemeral.subscribe(&channel).await?;
+        let from = match from {
+            Some(from) => from,
+            // Not simply from now on: the client is told where that is.
+            None => StartFrom::After(services.durable.head(&channel).await?),
+        };
         let durable = services.durable.subscribe(&channel, from).await?;
-        Ok::<_, Problem>((durable, ephemeral))
+        Ok::<_, Problem>((from, durable, ephemeral))
     };
-    let (durable, ephemeral) = Problem::unless_within(LIMIT, subscribe).await?;
-    Ok(sse::response(gateway, durable, ephemeral))
+    let (from, durable, ephemeral) = Problem::unless_within(LIMIT, subscribe).await?;
+    let after = match from {
+        StartFrom::After(position) => position.to_string(),
+        _ => OLDEST.to_owned(),
+    };
+    Ok(sse::response(gateway, &after, durable, ephemeral))
 }
 
 #[derive(Serialize)]

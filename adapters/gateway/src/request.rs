@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, Path, Query, Request};
 use axum::http::{HeaderMap, StatusCode, header};
-use switchboard_core::types::{Channel, Invalid};
+use switchboard_core::types::{Channel, IdempotencyKey, Invalid};
 use tokio::time::timeout;
 
 use crate::problem::Problem;
@@ -52,6 +52,15 @@ pub(crate) async fn json(request: Request, limit: usize) -> Result<Bytes, Proble
         }
         _ => Problem::new(StatusCode::BAD_REQUEST, "the body broke off or is not framed as HTTP wants it"),
     })
+}
+
+/// What names this request, so that it can be repeated: `Idempotency-Key: "order 7"`, with the quotes of a structured field (as the
+/// IETF's draft-ietf-httpapi-idempotency-key-header has it) or without.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(&text);
+    Ok(Some(IdempotencyKey::parse(bare)?))
 }
 
 /// Whether the client asks for this media type.

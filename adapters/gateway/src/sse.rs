@@ -3,7 +3,7 @@
 //! An event is a message without a type, so that `EventSource.onmessage` gets it. Its data is one JSON object:
 //! `{"channel", "event", "position", "created_at", "payload"}` for a durable event, whose position is also the `id:`, so that a browser
 //! resumes after it by itself; `{"channel", "event", "payload"}` for an ephemeral one, which leaves the last id alone. What else there is to say
-//! has a type: `pruned` with `{"oldest"}`, `reset` with `{"head"}`, `lagged` with `{"missed"}`.
+//! has a type: `listening` with `{"after"}` comes first, `pruned` with `{"oldest"}`, `reset` with `{"head"}`, `lagged` with `{"missed"}`.
 //!
 //! Payload bytes are passed on as they are, except that a carriage return between tokens becomes a space: the format
 //! has no way to carry one.
@@ -29,21 +29,23 @@ use crate::state::Gateway;
 /// Silence is broken this often, for proxies that drop idle connections, and to notice clients that are gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Sent first: the subscription has begun, and a lost connection is to be tried again after a second.
-const GREETING: &str = "retry: 1000\n: listening\n\n";
-
 /// Sent against silence: a comment, which readers skip.
 const PING: &str = ":\n\n";
 
-/// The stream, which ends when the node drains or a bus does. Nothing is fetched for a client that does not read.
-pub(crate) fn response(gateway: &Gateway, durable: DurableStream, ephemeral: EphemeralStream) -> Response {
+/// The stream that goes on after `after`, which ends when the node drains or a bus does. Nothing is fetched for a client that does not read.
+pub(crate) fn response(
+    gateway: &Gateway,
+    after: &str,
+    durable: DurableStream,
+    ephemeral: EphemeralStream,
+) -> Response {
     let present = Present::enter(&gateway.counts().sse_clients);
     let mut pings = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
     // A client that did not read for an hour needs no more than one.
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let events = stream::select(ending(durable.map(durable_text)), ending(ephemeral.map(ephemeral_text)));
     let pinged = stream::select(events, IntervalStream::new(pings).map(|_| Some(PING.to_owned())));
-    let texts = stream::once(ready(GREETING.to_owned()))
+    let texts = stream::once(ready(greeting(after)))
         .chain(pinged.scan((), |(), text| ready(text)))
         .take_until(gateway.draining().clone().cancelled_owned())
         .map(move |text| {
@@ -53,6 +55,12 @@ pub(crate) fn response(gateway: &Gateway, durable: DurableStream, ephemeral: Eph
     // nginx would collect events until it has a buffer full of them.
     let headers = [("content-type", "text/event-stream"), ("x-accel-buffering", "no")];
     (headers, Body::from_stream(texts)).into_response()
+}
+
+/// Sent first: the subscription has begun, and a lost connection is to be tried again after a second. It has an id, so that whoever
+/// loses it before the first event misses nothing either.
+fn greeting(after: &str) -> String {
+    format!("retry: 1000\nevent: listening\nid: {after}\ndata: {{\"after\":\"{after}\"}}\n\n")
 }
 
 /// Says when it ends. Half a stream that goes on would be silence where events are promised; a client whose stream ended reconnects.

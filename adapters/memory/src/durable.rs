@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use switchboard_core::fanout::{EventLog, Fanout, Live, LogEnds, Place, durable_stream, place};
 use switchboard_core::ports::{DurableBus, DurableError, DurableStream, History, StartFrom};
-use switchboard_core::types::{Channel, DurableEvent, Epoch, EventName, Payload, PayloadLimits, Position};
+use switchboard_core::types::{
+    Channel, DurableEvent, Epoch, EventName, IdempotencyKey, Payload, PayloadLimits, Position,
+};
 
 use crate::clock::Clock;
 
@@ -31,6 +33,7 @@ struct Inner {
 struct Stored {
     head: Position,
     events: VecDeque<Arc<DurableEvent>>,
+    keys: HashMap<IdempotencyKey, Position>,
 }
 
 impl MemoryDurable {
@@ -42,6 +45,7 @@ impl MemoryDurable {
         if let Some(stored) = self.log.0.lock().channels.get_mut(channel) {
             let gone = stored.events.len().saturating_sub(keep);
             stored.events.drain(..gone);
+            stored.forget_keys();
         }
     }
 
@@ -56,9 +60,53 @@ impl MemoryDurable {
             if let Some(last) = stored.events.back() {
                 stored.head = last.position;
             }
+            stored.forget_keys();
         }
         drop(inner);
         self.fanout.deliver_to_all(&Live::Verify);
+    }
+
+    fn append(
+        &self,
+        channel: &Channel,
+        event: &EventName,
+        payload: &Payload,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Position, DurableError> {
+        payload.within(self.limits.durable)?;
+        let mut inner = self.log.0.lock();
+        let known = key.and_then(|key| inner.channels.get(channel)?.keys.get(key));
+        if let Some(position) = known {
+            return Ok(*position);
+        }
+        let position = Position { epoch: inner.epoch(), ..inner.head(channel).next() };
+        let event = Arc::new(DurableEvent {
+            channel: channel.clone(),
+            position,
+            event: event.clone(),
+            payload: payload.clone(),
+            created_at: self.clock.now(),
+        });
+        let stored = inner.channels.entry(channel.clone());
+        let stored = stored.or_insert_with(|| Stored {
+            head: position,
+            events: VecDeque::new(),
+            keys: HashMap::new(),
+        });
+        stored.head = position;
+        stored.keys.extend(key.map(|key| (key.clone(), position)));
+        stored.events.push_back(Arc::clone(&event));
+        // Still under the lock, so that live events come in order and need no repair.
+        self.fanout.deliver(channel.as_str(), &Live::Event(event));
+        Ok(position)
+    }
+}
+
+impl Stored {
+    /// Keys go with their events.
+    fn forget_keys(&mut self) {
+        let Self { events, keys, .. } = self;
+        keys.retain(|_, position| events.iter().any(|event| event.position == *position));
     }
 }
 
@@ -79,15 +127,15 @@ impl Inner {
                 _ => History::Page(Vec::new()),
             };
         };
-        let at = |seq: u64| stored.events.iter().find(|event| event.position.seq == seq);
+        let seq = after.map_or(0, |after| after.seq);
+        let position = |found: Option<&Arc<DurableEvent>>| found.map(|event| event.position);
         let log = LogEnds {
             head: stored.head,
-            oldest: stored.events.front().map(|event| event.position),
-            anchor: after.and_then(|after| at(after.seq)).map(|event| event.position.epoch),
+            next: position(stored.events.iter().find(|event| event.position.seq > seq)),
+            anchor: position(stored.events.iter().find(|event| event.position.seq == seq)).map(|at| at.epoch),
         };
         match after.map_or(Place::Inside, |after| place(after, &log)) {
             Place::Inside => {
-                let seq = after.map_or(0, |after| after.seq);
                 let following = stored.events.iter().filter(|event| event.position.seq > seq);
                 History::Page(following.take(limit.max(1)).cloned().collect())
             }
@@ -117,23 +165,21 @@ impl DurableBus for MemoryDurable {
         event: &EventName,
         payload: &Payload,
     ) -> Result<Position, DurableError> {
-        payload.within(self.limits.durable)?;
-        let mut inner = self.log.0.lock();
-        let position = Position { epoch: inner.epoch(), ..inner.head(channel).next() };
-        let event = Arc::new(DurableEvent {
-            channel: channel.clone(),
-            position,
-            event: event.clone(),
-            payload: payload.clone(),
-            created_at: self.clock.now(),
-        });
-        let stored = inner.channels.entry(channel.clone());
-        let stored = stored.or_insert_with(|| Stored { head: position, events: VecDeque::new() });
-        stored.head = position;
-        stored.events.push_back(Arc::clone(&event));
-        // Still under the lock, so that live events come in order and need no repair.
-        self.fanout.deliver(channel.as_str(), &Live::Event(event));
-        Ok(position)
+        self.append(channel, event, payload, None)
+    }
+
+    async fn publish_once(
+        &self,
+        channel: &Channel,
+        event: &EventName,
+        payload: &Payload,
+        key: &IdempotencyKey,
+    ) -> Result<Position, DurableError> {
+        self.append(channel, event, payload, Some(key))
+    }
+
+    async fn head(&self, channel: &Channel) -> Result<Position, DurableError> {
+        Ok(self.log.0.lock().head(channel))
     }
 
     async fn subscribe(&self, channel: &Channel, from: StartFrom) -> Result<DurableStream, DurableError> {

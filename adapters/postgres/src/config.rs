@@ -3,6 +3,7 @@
 use switchboard_core::types::{NodeId, PayloadLimits};
 
 use crate::dsn::Dsn;
+use crate::durable::Retention;
 use crate::schema::SchemaName;
 
 /// How to reach PostgreSQL and how to use it.
@@ -21,13 +22,15 @@ pub struct PostgresConfig {
     pub pool_size: u32,
     /// Largest payloads that are accepted.
     pub limits: PayloadLimits,
+    /// How long durable events are kept. Every node should say the same: whichever finds retention due sees to it its way.
+    pub retention: Retention,
 }
 
 impl PostgresConfig {
     /// Connections a node always holds: renewals, LISTEN, durable publishing, ephemeral publishing.
     pub const DEDICATED_CONNECTIONS: u32 = 4;
 
-    /// The defaults: schema `switchboard`, a pool of one.
+    /// The defaults: schema `switchboard`, a pool of one, events kept for a day.
     pub fn new(dsn: Dsn, node_id: NodeId) -> Self {
         Self {
             dsn,
@@ -36,6 +39,7 @@ impl PostgresConfig {
             node_id,
             pool_size: 1,
             limits: PayloadLimits::default(),
+            retention: Retention::default(),
         }
     }
 

@@ -187,8 +187,9 @@ async fn rights(connection: &mut PgConnection, config: &PostgresConfig) -> Resul
     // has_table_privilege answers whether *any* of several rights is held, so each is asked for by itself.
     let query = format!(
         "SELECT has_schema_privilege('{schema}', 'USAGE') AND bool_and(has_table_privilege(format('%I.%I', '{schema}', name), one)) \
-         FROM unnest(ARRAY['node_registry', 'channel_head', 'event_log']) name, \
-              unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) one"
+         FROM (SELECT name, one FROM unnest(ARRAY['node_registry', 'channel_head', 'event_log', 'log_segment', 'log_upkeep']) name, \
+                                     unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) one \
+               UNION ALL SELECT 'event_log_' || segment, 'TRUNCATE' FROM generate_series(0, 7) segment) needed"
     );
     let row = sqlx::query(AssertSqlSafe(query)).persistent(false).fetch_one(connection).await?;
     Ok(if row.try_get::<Option<bool>, _>(0)?.unwrap_or_default() {
@@ -201,7 +202,7 @@ async fn rights(connection: &mut PgConnection, config: &PostgresConfig) -> Resul
 fn grants(config: &PostgresConfig) -> String {
     let schema = &config.schema;
     format!(
-        "as the schema's owner: GRANT USAGE ON SCHEMA \"{schema}\" TO the user; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA \"{schema}\" TO the user; \
+        "as the schema's owner: GRANT USAGE ON SCHEMA \"{schema}\" TO the user; GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA \"{schema}\" TO the user; \
          GRANT USAGE ON ALL SEQUENCES IN SCHEMA \"{schema}\" TO the user"
     )
 }

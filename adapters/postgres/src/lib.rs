@@ -33,19 +33,24 @@ use std::time::Duration;
 
 use serde_json::json;
 use sqlx::Connection;
+use sqlx::postgres::PgConnection;
 use switchboard_core::health::HealthRegistry;
-use switchboard_core::ports::{DurableBus, EphemeralBus, Registry};
+use switchboard_core::ports::{DurableBus, DurableError, EphemeralBus, Registry};
 use switchboard_core::stats::StatsRegistry;
+use switchboard_core::types::{Channel, EventName, IdempotencyKey, Payload, Position};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 pub use config::PostgresConfig;
 pub use dsn::Dsn;
+pub use durable::{Retention, RetentionRule};
 pub use error::PostgresError;
 pub use schema::SchemaName;
+/// The driver, for the connections of [`Postgres::publish_in`].
+pub use sqlx;
 
-use durable::PostgresDurable;
+use durable::{PostgresDurable, Upkeep};
 use ephemeral::PostgresEphemeral;
 use hints::Hints;
 use listener::{Listener, ListenerState, Sink};
@@ -75,7 +80,7 @@ impl Postgres {
         stats: &StatsRegistry,
         health: &HealthRegistry,
     ) -> Result<Self, PostgresError> {
-        let PostgresConfig { dsn, session_dsn, schema, node_id, pool_size, limits } = config;
+        let PostgresConfig { dsn, session_dsn, schema, node_id, pool_size, limits, retention } = config;
         let route = Route::new(dsn.clone(), node_id.clone());
         let session_route = session_dsn.map_or_else(|| route.clone(), |dsn| Route::new(dsn, node_id));
 
@@ -95,6 +100,7 @@ impl Postgres {
         let session = listener.open().await?;
 
         let published = durable_worker.published.clone();
+        let upkeep = Arc::new(Upkeep::new(&schema, pool.clone(), retention));
         let postgres = Self {
             registry: Arc::new(registry),
             durable: durable.clone(),
@@ -106,10 +112,11 @@ impl Postgres {
             }),
             listening: Tasks::start(|tasks, stop| {
                 tasks.spawn(listener.run(session, stop.clone()));
+                tasks.spawn(upkeep.clone().run(stop.clone()));
                 tasks.spawn(durable.watch_heads(stop));
             }),
         };
-        postgres.show(stats, health, state, published);
+        postgres.show(stats, health, state, published, upkeep);
         Ok(postgres)
     }
 
@@ -121,6 +128,23 @@ impl Postgres {
     /// The durable bus.
     pub fn durable(&self) -> Arc<dyn DurableBus> {
         self.durable.clone()
+    }
+
+    /// Publishes one event in a transaction of the caller's, on any connection to the same database: subscribers hear of it after
+    /// the commit, and never if it rolls back.
+    ///
+    /// The channel's head stays locked until the transaction ends: other publishers of this channel wait, so publish last.
+    /// As with any statement, an error ends the transaction; [`DurableError::Unavailable`] holds what the server said. Until the
+    /// commit the position is a promise. With a `key` the whole transaction can be repeated if the answer to the commit is lost.
+    pub async fn publish_in(
+        &self,
+        transaction: &mut PgConnection,
+        channel: &Channel,
+        event: &EventName,
+        payload: &Payload,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Position, DurableError> {
+        self.durable.publish_in(transaction, channel, event, payload, key).await
     }
 
     /// The ephemeral bus.
@@ -145,6 +169,7 @@ impl Postgres {
         health: &HealthRegistry,
         listener: ListenerState,
         published: switchboard_core::stats::Counter,
+        upkeep: Arc<Upkeep>,
     ) {
         let durable = Arc::clone(&self.durable);
         stats.gauge("durable", move || {
@@ -152,6 +177,8 @@ impl Postgres {
                 "published_total": published.get(),
                 "subscribers": durable.subscribers(),
                 "foreign_notifications_total": durable.foreign.get(),
+                "pruned_total": upkeep.pruned.get(),
+                "segments_emptied_total": upkeep.emptied.get(),
             })
         });
         let ephemeral = Arc::clone(&self.ephemeral);

@@ -8,7 +8,7 @@ use switchboard_core::ports::{
     DurableBus, DurableError, DurableStream, EphemeralBus, EphemeralError, EphemeralItem, EphemeralStream,
     History, StartFrom,
 };
-use switchboard_core::types::{Channel, EphemeralEvent, Epoch, EventName, Payload, Position};
+use switchboard_core::types::{Channel, EphemeralEvent, Epoch, EventName, IdempotencyKey, Payload, Position};
 use tokio::sync::Notify;
 
 /// A store that cannot be reached, and an ephemeral bus that was closed.
@@ -17,6 +17,20 @@ pub(crate) struct Broken;
 #[async_trait]
 impl DurableBus for Broken {
     async fn publish(&self, _: &Channel, _: &EventName, _: &Payload) -> Result<Position, DurableError> {
+        Err(DurableError::Unavailable("connection refused".into()))
+    }
+
+    async fn publish_once(
+        &self,
+        _: &Channel,
+        _: &EventName,
+        _: &Payload,
+        _: &IdempotencyKey,
+    ) -> Result<Position, DurableError> {
+        Err(DurableError::Unavailable("connection refused".into()))
+    }
+
+    async fn head(&self, _: &Channel) -> Result<Position, DurableError> {
         Err(DurableError::Unavailable("connection refused".into()))
     }
 
@@ -53,6 +67,20 @@ impl DurableBus for Slow {
         self.asked.notify_one();
         self.go_on.notified().await;
         Ok(Position::new(Epoch::from_bits(1), 1))
+    }
+
+    async fn publish_once(
+        &self,
+        channel: &Channel,
+        event: &EventName,
+        payload: &Payload,
+        _: &IdempotencyKey,
+    ) -> Result<Position, DurableError> {
+        self.publish(channel, event, payload).await
+    }
+
+    async fn head(&self, _: &Channel) -> Result<Position, DurableError> {
+        Ok(Position::new(Epoch::from_bits(1), 0))
     }
 
     async fn subscribe(&self, _: &Channel, _: StartFrom) -> Result<DurableStream, DurableError> {

@@ -4,7 +4,7 @@ use futures::StreamExt;
 use switchboard_core::ports::{DurableBus, DurableItem, StartFrom};
 use switchboard_core::types::Channel;
 
-use crate::server::{Server, config};
+use crate::server::{Server, TOKEN, answer, config};
 
 #[tokio::test]
 async fn durable_events_answer_their_position_and_ephemeral_ones_do_not() {
@@ -18,6 +18,30 @@ async fn durable_events_answer_their_position_and_ephemeral_ones_do_not() {
         server.post("room:1", r#"{"event":"message","payload":null,"ephemeral":false}"#).await;
     assert_eq!(status, 201);
     assert!(second["position"].as_str().unwrap().ends_with("-2"), "{second}");
+}
+
+#[tokio::test]
+async fn an_idempotency_key_makes_a_repeated_request_answer_the_same() {
+    let server = Server::start(config()).await;
+    let publish = async |key: &str, n: u8| {
+        let body = format!(r#"{{"event":"message","payload":{n}}}"#);
+        let request = server.client.post(server.events("room:1")).bearer_auth(TOKEN);
+        let request = request.header("content-type", "application/json").header("idempotency-key", key);
+        answer(request.body(body).send().await.unwrap()).await
+    };
+    let first = publish("\"order 7\"", 1).await;
+    assert_eq!(first.0, 201);
+    assert_eq!(publish("\"order 7\"", 1).await, first);
+    assert_eq!(publish("order 7", 2).await, first, "quotes are the header's, not the key's");
+    assert_ne!(publish("order 8", 3).await.1, first.1);
+    let (_, page) = server.get("/api/channels/room:1/events").await;
+    let payloads: Vec<_> = page["data"].as_array().unwrap().iter().map(|event| &event["payload"]).collect();
+    assert_eq!(payloads, [1, 3]);
+    for wrong in ["", "\"\"", "a\tb", &"x".repeat(256)] {
+        let (status, problem) = publish(wrong, 4).await;
+        assert_eq!(status, 422, "{wrong:?}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().starts_with("idempotency key"), "{problem}");
+    }
 }
 
 #[tokio::test]
@@ -66,7 +90,7 @@ async fn b074_payloads_pass_byte_for_byte() {
     let server = Server::start(config()).await;
     let text = r#"{"n":9007199254740993,"m":123456789012345678901234567890,"f":1.10,"e":1e400,"z":-0.0,"a":1,  "a":2,"u":"\u0000\ud800é"}"#;
     server.post("room:1", format!(r#"{{"payload": {text} ,"event":"message"}}"#)).await;
-    let request = server.client.get(server.events("room:1")).bearer_auth(crate::server::TOKEN);
+    let request = server.client.get(server.events("room:1")).bearer_auth(TOKEN);
     let page = request.send().await.unwrap().text().await.unwrap();
     assert!(page.contains(text), "{page}");
 }
@@ -167,7 +191,7 @@ async fn b069_limits_are_exact() {
 }
 
 #[tokio::test]
-async fn history_pages_and_says_what_is_gone() {
+async fn b080_history_pages_and_says_what_is_gone() {
     let server = Server::start(config()).await;
     let mut positions = Vec::new();
     for n in 0..10 {

@@ -42,7 +42,8 @@ impl Stream {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let mut stream = Self { response, rest: String::new() };
-        assert_eq!(stream.block().await.unwrap(), "retry: 1000\n: listening");
+        let greeting = stream.block().await.unwrap();
+        assert!(greeting.starts_with("retry: 1000\nevent: listening\nid: "), "{greeting}");
         stream
     }
 
@@ -135,6 +136,24 @@ async fn a_stream_resumes_after_what_the_client_saw_last() {
     }
     let limited = server.client.get(format!("{}?limit=1", server.events("room:1"))).bearer_auth(TOKEN);
     assert_eq!(limited.header("accept", "text/event-stream").send().await.unwrap().status(), 422);
+}
+
+/// A browser knows where it stands from the first moment, and says so when it comes back.
+#[tokio::test]
+async fn a_stream_that_breaks_before_its_first_event_misses_nothing() {
+    let server = Server::start(config()).await;
+    publish(&server, "1").await;
+    for (query, last_id, expected) in [("", None, 2), ("?after=oldest", None, 1)] {
+        let request = server.client.get(format!("{}{query}", server.events("room:1"))).bearer_auth(TOKEN);
+        let response = request.header("accept", "text/event-stream").send().await.unwrap();
+        let mut stream = Stream { response, rest: String::new() };
+        let greeting = stream.block().await.unwrap();
+        let id = greeting.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
+        drop(stream);
+        publish(&server, "2").await;
+        let mut again = Stream::open(&server, query, last_id.or(Some(id.as_str()))).await;
+        assert_eq!(again.next().await.json()["payload"], expected);
+    }
 }
 
 #[tokio::test]

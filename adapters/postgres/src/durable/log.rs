@@ -40,18 +40,17 @@ impl Log {
             pool,
             page: sql(r#"WITH head AS (SELECT epoch, seq FROM "{schema}".channel_head WHERE channel = $1),
                    anchor AS (SELECT epoch FROM "{schema}".event_log WHERE channel = $1 AND seq = $2),
-                   oldest AS (SELECT epoch, seq FROM "{schema}".event_log WHERE channel = $1 ORDER BY seq LIMIT 1),
                    candidates AS (
-                       SELECT seq, epoch, event, payload::text AS payload, created_at,
-                              sum(octet_length(payload::text)) OVER (ORDER BY seq) - octet_length(payload::text) AS before
+                       SELECT seq, epoch, event, payload, created_at, sum(size) OVER (ORDER BY seq) - size AS before
                        FROM (SELECT * FROM "{schema}".event_log WHERE channel = $1 AND seq > $2 ORDER BY seq LIMIT $3) e
                    ),
-                   page AS (SELECT * FROM candidates WHERE before < $4)
-                   SELECT "{schema}".epoch() AS now, head.epoch AS head_epoch, head.seq AS head_seq, anchor.epoch AS anchor,
-                          oldest.epoch AS oldest_epoch, oldest.seq AS oldest_seq,
+                   page AS (
+                       SELECT seq, epoch, event, payload::text AS payload, created_at FROM candidates WHERE before < $4
+                   )
+                   SELECT head.epoch AS head_epoch, head.seq AS head_seq, anchor.epoch AS anchor,
+                          CASE WHEN head IS NULL THEN "{schema}".epoch() END AS now,
                           page.seq, page.epoch, page.event, page.payload, page.created_at
-                   FROM (SELECT) one LEFT JOIN head ON true LEFT JOIN anchor ON true LEFT JOIN oldest ON true
-                        LEFT JOIN page ON true
+                   FROM (SELECT) one LEFT JOIN head ON true LEFT JOIN anchor ON true LEFT JOIN page ON true
                    ORDER BY page.seq"#),
             heads: sql(r#"SELECT "{schema}".epoch() AS now, h.channel, h.epoch, h.seq
                    FROM (SELECT) one LEFT JOIN "{schema}".channel_head h ON h.channel = ANY($1)"#),
@@ -101,10 +100,13 @@ impl Log {
             .bind(PAGE_BYTES);
         let rows = self.pool.fetch_all(query).await?;
         let Some(first) = rows.first() else { return Ok(History::Page(Vec::new())) };
+        let head = match position(first, "head_epoch", "head_seq")? {
+            Some(head) => head,
+            None => Position::new(epoch(first.try_get("now")?), 0),
+        };
         let log = LogEnds {
-            head: position(first, "head_epoch", "head_seq")?
-                .unwrap_or(Position::new(epoch(first.try_get("now")?), 0)),
-            oldest: position(first, "oldest_epoch", "oldest_seq")?,
+            head,
+            next: position(first, "epoch", "seq")?,
             anchor: first.try_get::<Option<i64>, _>("anchor")?.map(epoch),
         };
         match after.map_or(Place::Inside, |after| place(after, &log)) {
@@ -112,11 +114,14 @@ impl Log {
             Place::Pruned { oldest } => return Ok(History::Pruned { oldest }),
             Place::Foreign => return Ok(History::Reset { head: log.head }),
         }
-        let mut events = Vec::with_capacity(rows.len());
+        let mut events: Vec<Arc<DurableEvent>> = Vec::with_capacity(rows.len());
         for row in &rows {
-            if let Some(position) = position(row, "epoch", "seq")? {
-                events.push(Arc::new(event(channel, position, row)?));
+            let Some(position) = position(row, "epoch", "seq")? else { break };
+            // Retention may leave holes; the reader is told with the page that begins at one.
+            if events.last().is_some_and(|last| last.position.seq + 1 != position.seq) {
+                break;
             }
+            events.push(Arc::new(event(channel, position, row)?));
         }
         Ok(History::Page(events))
     }

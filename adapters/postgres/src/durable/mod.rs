@@ -9,17 +9,20 @@
 mod doorbell;
 mod log;
 mod publisher;
+mod retention;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use switchboard_core::fanout::{DURABLE_MAILBOX, EventLog, Fanout, Live, durable_stream};
 use switchboard_core::health::Condition;
 use switchboard_core::ports::{DurableBus, DurableError, DurableStream, History, StartFrom};
 use switchboard_core::stats::Counter;
-use switchboard_core::types::{Channel, Epoch, EventName, Payload, PayloadLimits, Position};
+use switchboard_core::types::{Channel, Epoch, EventName, IdempotencyKey, Payload, PayloadLimits, Position};
 use tokio::sync::Notify;
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +35,8 @@ use crate::schema::SchemaName;
 use doorbell::Ring;
 use log::Log;
 pub(crate) use publisher::Publisher;
+pub(crate) use retention::Upkeep;
+pub use retention::{Retention, RetentionRule};
 
 /// How often heads are looked at although nothing was announced.
 const SAFETY_TICK: Duration = Duration::from_secs(10);
@@ -48,6 +53,7 @@ pub(crate) struct PostgresDurable {
     log: Arc<Log>,
     publisher: Publisher,
     limits: PayloadLimits,
+    publish: SqlStr,
     notify_channel: String,
     listening: Notify,
     queue_usage: Mutex<f64>,
@@ -62,11 +68,50 @@ impl PostgresDurable {
             log: Arc::new(Log::new(schema, pool)),
             publisher,
             limits,
+            publish: AssertSqlSafe(Arc::<str>::from(format!(
+                "SELECT \"{schema}\".publish($1, $2, $3::text::json, $4)"
+            )))
+            .into_sql_str(),
             notify_channel: format!("{schema}.durable"),
             listening: Notify::new(),
             queue_usage: Mutex::default(),
             foreign: Counter::default(),
         }
+    }
+
+    /// Publishes one event within a transaction of the caller's.
+    pub(crate) async fn publish_in(
+        &self,
+        connection: &mut PgConnection,
+        channel: &Channel,
+        event: &EventName,
+        payload: &Payload,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Position, DurableError> {
+        payload.within(self.limits.durable)?;
+        let query = sqlx::query(self.publish.clone())
+            .bind(channel.as_str())
+            .bind(event.as_str())
+            .bind(payload.as_str())
+            .bind(key.map(IdempotencyKey::as_str));
+        let row = query.fetch_one(connection).await.map_err(PostgresError::from);
+        row.and_then(|row| publisher::position(&row)).map_err(|error| publisher::failure(&error, payload))
+    }
+
+    async fn publish_for(
+        &self,
+        channel: &Channel,
+        event: &EventName,
+        payload: &Payload,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Position, DurableError> {
+        payload.within(self.limits.durable)?;
+        let (event, payload, key) = (event.clone(), payload.clone(), key.cloned());
+        let position = self.publisher.publish(channel.clone(), event, payload, key).await?;
+        if self.publisher.is_quiet() {
+            self.fanout.deliver(channel.as_str(), &Live::Head(position));
+        }
+        Ok(position)
     }
 
     pub(crate) fn subscribers(&self) -> usize {
@@ -83,14 +128,17 @@ impl PostgresDurable {
             let mut tick = interval_at(Instant::now() + SAFETY_TICK, SAFETY_TICK);
             let mut epoch = None;
             loop {
-                tokio::select! {
-                    () = self.listening.notified() => {}
-                    _ = tick.tick() => match self.log.queue_usage().await {
-                        Ok(usage) => *self.queue_usage.lock() = usage,
-                        Err(error) => debug!(%error, "cannot look at the NOTIFY queue"),
+                let new_session = tokio::select! {
+                    () = self.listening.notified() => true,
+                    _ = tick.tick() => {
+                        match self.log.queue_usage().await {
+                            Ok(usage) => *self.queue_usage.lock() = usage,
+                            Err(error) => debug!(%error, "cannot look at the NOTIFY queue"),
+                        }
+                        false
                     }
-                }
-                while let Err(error) = self.look_at_heads(&mut epoch).await {
+                };
+                while let Err(error) = self.look_at_heads(&mut epoch, new_session).await {
                     debug!(%error, "cannot look at channel heads yet");
                     tokio::time::sleep(LOOK_AGAIN).await;
                 }
@@ -116,7 +164,8 @@ impl PostgresDurable {
         *self.queue_usage.lock()
     }
 
-    async fn look_at_heads(&self, epoch: &mut Option<Epoch>) -> Result<(), PostgresError> {
+    /// With a `new_session` something may have happened to the server, so that heads are also compared with what was seen.
+    async fn look_at_heads(&self, epoch: &mut Option<Epoch>, new_session: bool) -> Result<(), PostgresError> {
         let wanted = self.fanout.wanted();
         if wanted.is_empty() && epoch.is_some() {
             return Ok(());
@@ -131,7 +180,8 @@ impl PostgresDurable {
             self.fanout.deliver_to_all(&Live::Verify);
         }
         for (channel, head) in heads {
-            self.fanout.deliver(&channel, &Live::Head(head));
+            let live = if new_session { Live::Looked(head) } else { Live::Head(head) };
+            self.fanout.deliver(&channel, &live);
         }
         Ok(())
     }
@@ -145,8 +195,21 @@ impl DurableBus for PostgresDurable {
         event: &EventName,
         payload: &Payload,
     ) -> Result<Position, DurableError> {
-        payload.within(self.limits.durable)?;
-        self.publisher.publish(channel.clone(), event.clone(), payload.clone()).await
+        self.publish_for(channel, event, payload, None).await
+    }
+
+    async fn publish_once(
+        &self,
+        channel: &Channel,
+        event: &EventName,
+        payload: &Payload,
+        key: &IdempotencyKey,
+    ) -> Result<Position, DurableError> {
+        self.publish_for(channel, event, payload, Some(key)).await
+    }
+
+    async fn head(&self, channel: &Channel) -> Result<Position, DurableError> {
+        self.log.head(channel).await.map_err(unavailable)
     }
 
     async fn subscribe(&self, channel: &Channel, from: StartFrom) -> Result<DurableStream, DurableError> {

@@ -4,14 +4,16 @@
 //! commit per batch, because NOTIFY serialises commits and an fsync costs the same for one event as for hundreds.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Row, SqlSafeStr, SqlStr};
 use switchboard_core::ports::{Cause, DurableError};
 use switchboard_core::stats::Counter;
-use switchboard_core::types::{Channel, Epoch, EventName, Invalid, Payload, Position};
+use switchboard_core::types::{Channel, EventName, IdempotencyKey, Invalid, Payload, Position};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -20,36 +22,46 @@ use crate::route::{Route, within};
 use crate::schema::SchemaName;
 
 /// Publishers that may wait at once; further ones wait for a place.
-const QUEUE: usize = 1024;
+const QUEUE: usize = 4096;
 /// Most events and bytes of one batch.
-const BATCH: (usize, usize) = (500, 4 * 1024 * 1024);
+const BATCH: (usize, usize) = (2000, 4 * 1024 * 1024);
 /// Longest wait for a batch to commit.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// What a commit answers that rings while the server's NOTIFY queue is full.
+const QUEUE_FULL: &str = "54000";
+/// How long no bell is rung then. Readers look at the heads as often.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// The side that publishers hold.
 pub(crate) struct Publisher {
     queue: mpsc::Sender<Request>,
+    quiet: Arc<AtomicBool>,
 }
 
 struct Request {
     channel: Channel,
     event: EventName,
     payload: Payload,
+    key: Option<IdempotencyKey>,
     answer: oneshot::Sender<Result<Position, DurableError>>,
 }
 
 impl Publisher {
     pub(crate) fn new(route: Route, schema: &SchemaName) -> (Self, PublisherWorker) {
         let (queue, requests) = mpsc::channel(QUEUE);
-        let text = format!("SELECT epoch, seq FROM \"{schema}\".publish_batch($1, $2, $3::text[]::json[])");
+        let text = format!("SELECT \"{schema}\".publish_batch($1, $2, $3::text[]::json[], $4)");
+        let quiet = Arc::<AtomicBool>::default();
         let worker = PublisherWorker {
             route,
             requests,
             connection: None,
+            quiet: quiet.clone(),
+            ring_again: None,
             publish: AssertSqlSafe(Arc::<str>::from(text)).into_sql_str(),
             published: Counter::default(),
         };
-        (Self { queue }, worker)
+        (Self { queue, quiet }, worker)
     }
 
     pub(crate) async fn publish(
@@ -57,10 +69,18 @@ impl Publisher {
         channel: Channel,
         event: EventName,
         payload: Payload,
+        key: Option<IdempotencyKey>,
     ) -> Result<Position, DurableError> {
         let (answer, answered) = oneshot::channel();
-        self.queue.send(Request { channel, event, payload, answer }).await.map_err(|_| closed())?;
+        self.queue.send(Request { channel, event, payload, key, answer }).await.map_err(|_| closed())?;
         answered.await.map_err(|_| closed())?
+    }
+}
+
+impl Publisher {
+    /// Whether events are stored, but not announced.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed)
     }
 }
 
@@ -69,6 +89,9 @@ pub(crate) struct PublisherWorker {
     route: Route,
     requests: mpsc::Receiver<Request>,
     connection: Option<PgConnection>,
+    quiet: Arc<AtomicBool>,
+    /// When the bell is to be tried again after it could not be rung.
+    ring_again: Option<Instant>,
     publish: SqlStr,
     pub(crate) published: Counter,
 }
@@ -108,6 +131,11 @@ impl PublisherWorker {
                     let _ = request.answer.send(Ok(position));
                 }
             }
+            Err(error) if error.sqlstate().as_deref() == Some(QUEUE_FULL) && self.ring_again.is_none() => {
+                warn!(%error, "events are stored without announcing them; every node finds them within seconds");
+                self.ring_again = Some(Instant::now() + QUIET);
+                Box::pin(self.publish(batch)).await;
+            }
             // The server refused the statement as a whole and nothing was stored. If one event is to blame, it fails alone.
             Err(error) if batch.len() > 1 && error.sqlstate().is_some() && self.connection.is_some() => {
                 warn!(%error, events = batch.len(), "a batch failed, publishing its events one by one");
@@ -124,14 +152,27 @@ impl PublisherWorker {
     }
 
     async fn store(&mut self, batch: &[Request]) -> Result<Vec<Position>, PostgresError> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.route.connect("durable").await?,
+        let mut connection = if let Some(connection) = self.connection.take() {
+            connection
+        } else {
+            self.quiet.store(false, Ordering::Relaxed);
+            self.route.connect("durable").await?
         };
+        self.ring_again = self.ring_again.filter(|at| *at > Instant::now());
+        let quiet = self.ring_again.is_some();
+        if self.quiet.swap(quiet, Ordering::Relaxed) != quiet {
+            let setting = if quiet { "on" } else { "off" };
+            let set = sqlx::query("SELECT set_config('switchboard.quiet', $1, false)").bind(setting);
+            within(LIMIT, set.execute(&mut connection)).await?;
+        }
         let channels: Vec<&str> = batch.iter().map(|request| request.channel.as_str()).collect();
         let events: Vec<&str> = batch.iter().map(|request| request.event.as_str()).collect();
         let payloads: Vec<&str> = batch.iter().map(|request| request.payload.as_str()).collect();
-        let query = sqlx::query(self.publish.clone()).bind(channels).bind(events).bind(payloads);
+        let keys: Option<Vec<Option<&str>>> = batch
+            .iter()
+            .any(|request| request.key.is_some())
+            .then(|| batch.iter().map(|request| request.key.as_ref().map(IdempotencyKey::as_str)).collect());
+        let query = sqlx::query(self.publish.clone()).bind(channels).bind(events).bind(payloads).bind(keys);
         let result = within(LIMIT, query.fetch_all(&mut connection)).await;
         // After an error of the statement itself the session is as good as before, unless it is a read-only server's.
         let usable = match &result {
@@ -141,16 +182,18 @@ impl PublisherWorker {
         if usable {
             self.connection = Some(connection);
         }
-        let read = |row: &sqlx::postgres::PgRow| -> Result<Position, sqlx::Error> {
-            let epoch = Epoch::from_bits(row.try_get::<i64, _>(0)?.cast_unsigned());
-            Ok(Position::new(epoch, u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or_default()))
-        };
-        Ok(result?.iter().map(read).collect::<Result<_, _>>()?)
+        result?.iter().map(position).collect()
     }
 }
 
+/// The position in the first column.
+pub(super) fn position(row: &PgRow) -> Result<Position, PostgresError> {
+    let text: &str = row.try_get(0)?;
+    Position::parse(text).map_err(|error| PostgresError::Unsuitable(error.to_string()))
+}
+
 /// Data (22) and constraint (23) errors are the event's own fault and will not go away.
-fn failure(error: &PostgresError, payload: &Payload) -> DurableError {
+pub(super) fn failure(error: &PostgresError, payload: &Payload) -> DurableError {
     match error.sqlstate() {
         Some(code) if code.starts_with("22") || code.starts_with("23") => DurableError::Rejected(
             Invalid::new("event", payload.as_str(), format!("PostgreSQL refuses it: {error}")),

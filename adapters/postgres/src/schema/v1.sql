@@ -20,26 +20,58 @@ CREATE TABLE "{schema}".channel_head (
     seq     bigint NOT NULL
 ) WITH (fillfactor = 50);
 
+-- The events, in segments that take turns: publishers write to one, and retention empties the oldest as a whole. Deleting row
+-- by row writes as much WAL as storing did and leaves the work to vacuum; TRUNCATE leaves nothing (see the adapter's docs).
+-- (channel, seq) is unique by construction, since seq is taken under the head's lock; a constraint cannot span segments.
 CREATE TABLE "{schema}".event_log (
+    segment    smallint    NOT NULL,
     channel    text COLLATE "C" NOT NULL,
     seq        bigint      NOT NULL,
     epoch      bigint      NOT NULL,
     event      text        NOT NULL
                CHECK (octet_length(event) BETWEEN 1 AND 255 AND event !~ E'[\\u0001-\\u001f\\u007f-\\u009f]'),
+    key        text COLLATE "C" -- idempotency key
+               CHECK (octet_length(key) BETWEEN 1 AND 255 AND key !~ E'[\\u0001-\\u001f\\u007f-\\u009f]'),
     payload    json        NOT NULL, -- json, not jsonb: byte for byte as published
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (channel, seq)
+    size       int         NOT NULL CHECK (size <= 16777216), -- bytes of payload, known without unpacking it
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (channel, seq, segment)
+) PARTITION BY LIST (segment);
+CREATE INDEX event_log_key ON "{schema}".event_log (channel, key) WHERE key IS NOT NULL;
+
+CREATE TABLE "{schema}".log_segment (
+    segment   smallint PRIMARY KEY,
+    opened_at timestamptz -- the latest is the one that is written to; NULL: empty
 );
+
+DO $$
+BEGIN
+    FOR i IN 0 .. 7 LOOP
+        EXECUTE format('CREATE TABLE "{schema}".event_log_%s PARTITION OF "{schema}".event_log FOR VALUES IN (%s)', i, i);
+        INSERT INTO "{schema}".log_segment VALUES (i, CASE i WHEN 0 THEN clock_timestamp() END);
+    END LOOP;
+END
+$$;
+
+-- When retention was last seen to, so that one node at a time does it.
+CREATE TABLE "{schema}".log_upkeep (done_at timestamptz NOT NULL);
+INSERT INTO "{schema}".log_upkeep VALUES ('-infinity');
 
 -- The history this server writes: its system identifier and timeline, which a failover or restore changes.
 CREATE FUNCTION "{schema}".epoch() RETURNS bigint
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT ('x' || left(md5(system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)), 16))::bit(64)::bigint
     FROM pg_control_system()
 $$;
 
+-- The text form of a position, as every API shows it.
+CREATE FUNCTION "{schema}".to_position(epoch bigint, seq bigint) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT pg_catalog.lpad(pg_catalog.to_hex(epoch), 16, '0') || '-' || seq::text
+$$;
+
 CREATE FUNCTION "{schema}".check_name(what text, name text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE AS $$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF name IS NULL OR octet_length(name) NOT BETWEEN 1 AND 255 OR name ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
         RAISE EXCEPTION '% %: must be 1 to 255 bytes of UTF-8 without control characters', what, coalesce(quote_literal(left(name, 64)), 'NULL')
@@ -48,73 +80,182 @@ BEGIN
 END
 $$;
 
--- Stores events in the order given and rings the doorbell. Runs in the caller's transaction: nobody hears of the events
--- before its commit, and nobody ever if it rolls back. Answers one row per event, in the order given.
+-- Stores events in the order given, rings the doorbell and answers the positions in that order. For publish_batch alone.
 --
 -- The doorbell is 'd1 ' and a JSON array of [channel, "epoch-seq", event, payload, created_at in microseconds], or of
 -- [channel, "epoch-seq"] where the event does not fit into a notification (shorter than 8000 bytes).
-CREATE FUNCTION "{schema}".publish_batch(channels text[], events text[], payloads json[])
-RETURNS TABLE (channel text, epoch bigint, seq bigint)
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION "{schema}".append_events(channels text[], events text[], payloads json[], keys text[]) RETURNS text[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    room constant int := 7990;
-    item record;
-    entry text;
-    bell text := '';
-    size int := 0;
+    room constant int := 7985;
+    inline constant int := 6800; -- with the longest names, every character escaped, still within room
+    here constant bigint := "{schema}".epoch();
+    names text[];
+    lasts bigint[];
+    written timestamptz;
+    micros bigint;
+    positions text[];
+    bells text[];
 BEGIN
-    FOR item IN
-        WITH input AS (
-            SELECT t.ord, t.channel, t.event, t.payload,
-                   row_number() OVER (PARTITION BY t.channel ORDER BY t.ord) AS nth
-            FROM unnest(channels, events, payloads) WITH ORDINALITY AS t(channel, event, payload, ord)
-        ), counted AS (
-            -- Heads are locked in the order of their names, by every publisher: no two batches can deadlock.
-            SELECT i.channel, count(*) AS n FROM input i GROUP BY i.channel ORDER BY i.channel COLLATE "C"
-        ), here AS MATERIALIZED (
-            SELECT "{schema}".epoch() AS epoch
-        ), heads AS (
-            INSERT INTO "{schema}".channel_head AS h (channel, epoch, seq)
-            SELECT c.channel, here.epoch, c.n FROM counted c, here ORDER BY c.channel COLLATE "C"
-            ON CONFLICT (channel) DO UPDATE SET seq = h.seq + excluded.seq, epoch = excluded.epoch
-            RETURNING h.channel, h.epoch, h.seq
-        ), stored AS (
-            INSERT INTO "{schema}".event_log AS l (channel, seq, epoch, event, payload)
-            SELECT i.channel, h.seq - c.n + i.nth, h.epoch, i.event, i.payload
-            FROM input i JOIN heads h USING (channel) JOIN counted c USING (channel)
-            RETURNING l.channel, l.seq, l.epoch, l.created_at
-        )
-        SELECT i.channel, i.event, i.payload, s.epoch, s.seq,
-               (extract(epoch FROM s.created_at) * 1000000)::bigint AS micros
-        FROM input i
-        JOIN heads h USING (channel)
-        JOIN counted c USING (channel)
-        JOIN stored s ON s.channel = i.channel AND s.seq = h.seq - c.n + i.nth
-        ORDER BY i.ord
-    LOOP
-        channel := item.channel;
-        epoch := item.epoch;
-        seq := item.seq;
-        RETURN NEXT;
+    -- A commit that may be lost in a crash, after its event was heard, would have its position given out twice.
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
 
-        entry := to_json(item.channel)::text || ',"' || lpad(to_hex(item.epoch), 16, '0') || '-' || item.seq || '"';
-        IF octet_length(item.payload::text) < room - 2000 THEN
-            entry := entry || ',' || to_json(item.event)::text || ',' || item.payload::text || ',' || item.micros;
-            IF octet_length(entry) + 3 > room THEN
-                entry := to_json(item.channel)::text || ',"' || lpad(to_hex(item.epoch), 16, '0') || '-' || item.seq || '"';
-            END IF;
-        END IF;
-        IF size > 0 AND size + octet_length(entry) + 3 > room THEN
-            PERFORM pg_notify('{schema}.durable', 'd1 [' || bell || ']');
-            bell := '';
-            size := 0;
-        END IF;
-        bell := bell || CASE WHEN size > 0 THEN ',[' ELSE '[' END || entry || ']';
-        size := size + octet_length(entry) + 3;
+    -- Heads are locked in the order of their names, by every publisher: no two batches can deadlock.
+    WITH counted AS (
+        SELECT c, count(*) AS n FROM unnest(channels) c GROUP BY c ORDER BY c COLLATE "C"
+    ), heads AS (
+        INSERT INTO "{schema}".channel_head AS h (channel, epoch, seq)
+        SELECT c, here, n FROM counted ORDER BY c COLLATE "C"
+        ON CONFLICT (channel) DO UPDATE SET seq = h.seq + excluded.seq, epoch = excluded.epoch
+        RETURNING h.channel, h.seq
+    )
+    SELECT array_agg(channel), array_agg(seq) INTO names, lasts FROM heads;
+    written := clock_timestamp();
+    micros := extract(epoch FROM written) * 1000000;
+
+    WITH item AS MATERIALIZED (
+        SELECT t.ord, t.channel, t.event, t.payload, t.key, octet_length(t.payload::text) AS size,
+               h.seq + 1 - row_number() OVER (PARTITION BY t.channel ORDER BY t.ord DESC) AS seq
+        FROM unnest(channels, events, payloads, keys) WITH ORDINALITY AS t(channel, event, payload, key, ord)
+        JOIN unnest(names, lasts) AS h(channel, seq) USING (channel)
+    ), stored AS (
+        INSERT INTO "{schema}".event_log (segment, channel, seq, epoch, event, key, payload, size, created_at)
+        SELECT (SELECT segment FROM "{schema}".log_segment ORDER BY opened_at DESC NULLS LAST LIMIT 1),
+               channel, seq, here, event, key, payload, size, written
+        FROM item
+    ), entry AS MATERIALIZED (
+        SELECT ord, "{schema}".to_position(here, seq) AS position,
+               '[' || to_json(channel)::text || ',"' || "{schema}".to_position(here, seq) || '"'
+               || CASE WHEN size < inline THEN
+                      ',' || to_json(event)::text || ',' || payload::text || ',' || micros
+                  ELSE '' END
+               || ']' AS text
+        FROM item
+    ), lined_up AS (
+        SELECT ord, position, text, sum(octet_length(text) + 1) OVER (ORDER BY ord) - octet_length(text) - 1 AS start,
+               max(octet_length(text) + 1) OVER () AS longest
+        FROM entry
+    ), bell AS (
+        -- Whatever begins within a window ends at most the longest entry after it.
+        SELECT min(ord) AS ord, string_agg(text, ',' ORDER BY ord) AS text
+        FROM lined_up GROUP BY div(start, greatest(room - longest, 1))
+    )
+    SELECT (SELECT array_agg(position ORDER BY ord) FROM lined_up), array_agg('d1 [' || text || ']' ORDER BY ord)
+    INTO positions, bells FROM bell;
+
+    -- Who sets this is heard of by catch-up, within seconds: the way to publish while NOTIFY's queue is full.
+    IF current_setting('switchboard.quiet', true) IS DISTINCT FROM 'on' THEN
+        PERFORM pg_notify('{schema}.durable', bell) FROM unnest(bells) bell;
+    END IF;
+    RETURN positions;
+END
+$$;
+
+-- Publishes events in the order given and answers their positions in that order. Runs in the caller's transaction: nobody
+-- hears of the events before its commit, and nobody ever if it rolls back. An event whose key its channel has seen, in the log or
+-- earlier in the batch, is not stored again: the answer is the first one's position.
+CREATE FUNCTION "{schema}".publish_batch(channels text[], events text[], payloads json[], keys text[] DEFAULT NULL)
+RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    known text[];
+    leaders bigint[];
+    fresh bigint[];
+    positions text[];
+BEGIN
+    IF cardinality(events) IS DISTINCT FROM cardinality(channels) OR cardinality(payloads) IS DISTINCT FROM cardinality(channels)
+       OR cardinality(keys) <> cardinality(channels) THEN
+        RAISE EXCEPTION 'publish_batch: channels, events, payloads and keys (if given) must have the same number of elements'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF coalesce(array_remove(keys, NULL), '{}') = '{}' THEN
+        RETURN QUERY SELECT unnest("{schema}".append_events(channels, events, payloads, NULL));
+        RETURN;
+    END IF;
+
+    -- Under the heads' locks nobody else can use a key of these channels.
+    INSERT INTO "{schema}".channel_head (channel, epoch, seq)
+    SELECT c, "{schema}".epoch(), 0 FROM unnest(channels) c GROUP BY c ORDER BY c COLLATE "C"
+    ON CONFLICT DO NOTHING;
+    PERFORM FROM "{schema}".channel_head h WHERE h.channel = ANY (channels) ORDER BY h.channel FOR UPDATE;
+
+    SELECT array_agg(i.known ORDER BY i.ord), array_agg(i.leader ORDER BY i.ord),
+           array_agg(i.ord ORDER BY i.ord) FILTER (WHERE i.known IS NULL AND i.leader = i.ord)
+    INTO known, leaders, fresh
+    FROM (
+        SELECT t.ord,
+               (SELECT "{schema}".to_position(l.epoch, l.seq) FROM "{schema}".event_log l
+                WHERE l.channel = t.channel AND l.key = t.key) AS known,
+               CASE WHEN t.key IS NULL THEN t.ord ELSE min(t.ord) OVER (PARTITION BY t.channel, t.key) END AS leader
+        FROM unnest(channels, events, payloads, keys) WITH ORDINALITY AS t(channel, event, payload, key, ord)
+    ) i;
+    IF fresh IS NOT NULL THEN
+        SELECT "{schema}".append_events(array_agg(t.channel ORDER BY t.ord), array_agg(t.event ORDER BY t.ord),
+                                        array_agg(t.payload ORDER BY t.ord), array_agg(t.key ORDER BY t.ord))
+        INTO positions
+        FROM unnest(channels, events, payloads, keys) WITH ORDINALITY AS t(channel, event, payload, key, ord)
+        WHERE t.ord = ANY (fresh);
+    END IF;
+    RETURN QUERY
+    SELECT coalesce(known[i], positions[array_position(fresh, leaders[i])]) FROM generate_subscripts(leaders, 1) i ORDER BY i;
+END
+$$;
+
+-- Publishes one event and answers its position. See publish_batch.
+CREATE FUNCTION "{schema}".publish(channel text, event text, payload json, key text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM "{schema}".check_name('channel', channel);
+    PERFORM "{schema}".check_name('event name', event);
+    IF payload IS NULL OR octet_length(payload::text) > 16777216 THEN
+        RAISE EXCEPTION 'payload: must be JSON of at most 16777216 bytes' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF key IS NOT NULL THEN
+        PERFORM "{schema}".check_name('idempotency key', key);
+    END IF;
+    RETURN (SELECT "{schema}".publish_batch(ARRAY[channel], ARRAY[event], ARRAY[payload], ARRAY[key]));
+END
+$$;
+
+-- The last position of a channel. Read it before state (or in one REPEATABLE READ transaction with it) and subscribe after it:
+-- whatever changes later is an event of the subscription.
+CREATE FUNCTION "{schema}".head(channel text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT "{schema}".to_position(coalesce(h.epoch, "{schema}".epoch()), coalesce(h.seq, 0))
+    FROM (SELECT) one LEFT JOIN "{schema}".channel_head h ON h.channel = $1
+$$;
+
+-- Empties the segments that hold nothing younger than `keep`, and begins a new one when the current has been written to for a
+-- sixth of it. Answers how many were emptied and how many could not be, because a transaction holds on to them: it waits for none,
+-- since everybody who reads the log would wait behind it.
+CREATE FUNCTION "{schema}".rotate_log(keep interval, OUT emptied int, OUT busy int)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
+DECLARE
+    due smallint;
+BEGIN
+    emptied := 0;
+    busy := 0;
+    FOR due IN
+        SELECT segment FROM (
+            SELECT segment, lead(opened_at) OVER (ORDER BY opened_at) AS closed_at
+            FROM "{schema}".log_segment WHERE opened_at IS NOT NULL
+        ) s WHERE closed_at <= clock_timestamp() - keep
+    LOOP
+        BEGIN
+            EXECUTE format('TRUNCATE "{schema}".event_log_%s', due);
+            UPDATE "{schema}".log_segment SET opened_at = NULL WHERE segment = due;
+            emptied := emptied + 1;
+        EXCEPTION WHEN lock_not_available THEN
+            busy := busy + 1;
+        END;
     END LOOP;
-    IF size > 0 THEN
-        PERFORM pg_notify('{schema}.durable', 'd1 [' || bell || ']');
+    IF (SELECT max(opened_at) FROM "{schema}".log_segment) <= clock_timestamp() - keep / 6 THEN
+        UPDATE "{schema}".log_segment SET opened_at = clock_timestamp()
+        WHERE segment = (SELECT min(segment) FROM "{schema}".log_segment WHERE opened_at IS NULL);
     END IF;
 END
 $$;
@@ -124,7 +265,7 @@ $$;
 -- The notification is 'e1 ORIGIN NUMBER [[channel, event, payload], …]'; an event that does not fit travels in parts,
 -- 'p1 ORIGIN NUMBER INDEX COUNT TEXT', that together are [channel, event, payload].
 CREATE FUNCTION "{schema}".publish_ephemeral(channel text, event text, payload json) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     room constant int := 1900; -- characters: at most four bytes each
     origin constant text := 'sql-' || pg_backend_pid();

@@ -6,5 +6,7 @@ mod bus_faults;
 mod cluster;
 mod failover;
 mod pooler;
+mod publishing;
 mod registry_faults;
+mod retention;
 mod suites;

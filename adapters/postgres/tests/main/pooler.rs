@@ -65,7 +65,7 @@ impl Drop for Pooler {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_pooler_is_refused_with_what_to_do() {
+async fn b058_a_transaction_pooler_is_refused_with_what_to_do() {
     let found = Command::new("pgbouncer").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !available("PgBouncer", found) {
         return;

@@ -10,7 +10,7 @@ use reqwest::header::ACCEPT;
 use reqwest::{Method, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use switchboard_core::types::{Channel, EventName, Payload, Position};
+use switchboard_core::types::{Channel, EventName, IdempotencyKey, Payload, Position};
 
 pub(crate) use error::ClientError;
 
@@ -77,13 +77,14 @@ impl Client {
         self.json(self.request(Method::GET, path).timeout(ANSWER)).await
     }
 
-    /// Publishes; answers the position of a durable event.
+    /// Publishes; answers the position of a durable event. One with a key may be published again: it is stored once.
     pub(crate) async fn publish(
         &self,
         channel: &Channel,
         event: &EventName,
         payload: &Payload,
         ephemeral: bool,
+        key: Option<&IdempotencyKey>,
     ) -> Result<Option<Position>, ClientError> {
         #[derive(Serialize)]
         struct Body<'a> {
@@ -96,7 +97,10 @@ impl Client {
             position: Position,
         }
         let request = self.request(Method::POST, &events_of(channel)).timeout(ANSWER);
-        let request = request.json(&Body { event, payload, ephemeral });
+        let mut request = request.json(&Body { event, payload, ephemeral });
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", format!("\"{key}\""));
+        }
         if ephemeral {
             self.accept(request.send().await).await?;
             return Ok(None);

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use switchboard_core::types::{Channel, EventName, Payload};
+use switchboard_core::types::{Channel, EventName, IdempotencyKey, Payload};
 
 use crate::client::{Client, ClientArgs};
 use crate::output;
@@ -26,6 +26,10 @@ pub(crate) struct Args {
     #[arg(long)]
     ephemeral: bool,
 
+    /// Names this event, so that publishing it again, say after an answer that was lost, does not store it again.
+    #[arg(long, value_name = "TEXT", conflicts_with = "ephemeral")]
+    key: Option<IdempotencyKey>,
+
     #[command(flatten)]
     client: ClientArgs,
 }
@@ -34,7 +38,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let payload = if args.payload == "-" { read_stdin()? } else { args.payload };
     let payload = Payload::parse(&payload)?;
     let client = Client::new(args.client)?;
-    let position = client.publish(&args.channel, &args.event, &payload, args.ephemeral).await?;
+    let position =
+        client.publish(&args.channel, &args.event, &payload, args.ephemeral, args.key.as_ref()).await?;
     if let Some(position) = position {
         output::line(position)?;
     }

@@ -75,10 +75,9 @@ impl Tail {
             let obstacle = self.print(response).await?;
             output::note(format_args!("{obstacle}; trying again"));
             response = self.reconnect().await?;
-            output::note(match &self.last_id {
-                Some(id) => format!("listening again, after {id}"),
-                None => "listening again; what was published meanwhile is not shown".to_owned(),
-            });
+            if let Some(id) = &self.last_id {
+                output::note(format_args!("listening again, after {id}"));
+            }
         }
     }
 
@@ -109,10 +108,11 @@ impl Tail {
     }
 
     fn show(&mut self, event: &Event) -> anyhow::Result<()> {
-        if event.event == "message" {
-            output::line(self.line(&event.data)?)?;
-        } else {
-            output::note(self.remark(&event.event, &event.data)?);
+        match event.event.as_str() {
+            "message" => output::line(self.line(&event.data)?)?,
+            // Its id is what matters.
+            "listening" => {}
+            kind => output::note(self.remark(kind, &event.data)?),
         }
         // Only now: what was not printed is asked for again.
         if !event.id.is_empty() {

@@ -4,13 +4,15 @@ use std::ffi::OsString;
 
 use clap::Args;
 use switchboard_core::types::{NodeId, PayloadLimits};
-use switchboard_postgres::{Dsn, PostgresConfig, SchemaName};
+use switchboard_postgres::{Dsn, PostgresConfig, Retention, SchemaName};
 
+use super::retention;
 use super::setting::{ConfigError, Setting, integer};
 
 const DATABASE_URL: Setting = Setting::new("DATABASE_URL", "--database-url");
 const LISTEN_DATABASE_URL: Setting = Setting::new("LISTEN_DATABASE_URL", "--listen-database-url");
 const DATABASE_POOL_SIZE: Setting = Setting::new("DATABASE_POOL_SIZE", "--database-pool-size");
+const DURABLE_RETENTION: Setting = Setting::new("DURABLE_RETENTION", "--durable-retention");
 const CLUSTER_SCHEMA: Setting = Setting::new("CLUSTER_SCHEMA", "--cluster-schema");
 
 const URL_FORM: &str = "must be postgres://user:password@host:port/database";
@@ -59,6 +61,20 @@ pub(crate) struct DatabaseArgs {
         default_value = "switchboard"
     )]
     cluster_schema: OsString,
+
+    /// How long durable events are kept: a duration or `forever`, and rules for some channels: `24h,audit:*=forever,room:*=1h/1000`.
+    ///
+    /// A rule is PATTERN=AGE, PATTERN=AGE/COUNT or PATTERN=/COUNT, where * stands for any text; the first that fits a channel
+    /// holds. COUNT keeps only so many of the newest events. Events of the longest age go at nearly no cost; what
+    /// goes sooner is deleted row by row. Set the same on every node.
+    #[arg(
+        long,
+        env = "DURABLE_RETENTION",
+        hide_env_values = true,
+        value_name = "AGE[,RULE...]",
+        default_value = "24h"
+    )]
+    durable_retention: OsString,
 }
 
 /// As checked.
@@ -68,6 +84,7 @@ pub(crate) struct DatabaseConfig {
     pub(crate) session_dsn: Option<Dsn>,
     pub(crate) pool_size: u32,
     pub(crate) schema: SchemaName,
+    pub(crate) retention: Retention,
 }
 
 impl DatabaseArgs {
@@ -84,6 +101,7 @@ impl DatabaseArgs {
                 .transpose()?,
             pool_size: u32::try_from(pool_size).unwrap_or(u32::MAX),
             schema,
+            retention: DURABLE_RETENTION.parse(&self.durable_retention, retention::parse)?,
         })
     }
 
@@ -103,6 +121,7 @@ impl DatabaseConfig {
             node_id,
             pool_size: self.pool_size,
             limits,
+            retention: self.retention.clone(),
         }
     }
 }

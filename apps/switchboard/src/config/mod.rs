@@ -11,6 +11,7 @@ mod http;
 mod http_addr;
 mod logs;
 mod node_id;
+mod retention;
 mod setting;
 mod typos;
 
@@ -89,6 +90,7 @@ impl ServeConfig {
             pool_size = database.pool_size,
             max_connections = self.postgres().max_connections(),
             schema = %database.schema,
+            durable_retention = %retention::Shown(&database.retention),
             heartbeat_interval = ?cluster.timing.heartbeat_interval(),
             stale_threshold = ?cluster.timing.stale_threshold(),
             on_eviction = match cluster.on_eviction {

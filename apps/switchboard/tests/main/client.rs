@@ -83,7 +83,7 @@ fn what_cannot_be_published_is_refused_before_anything_is_sent() {
 }
 
 const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n\
-    retry: 1000\n: listening\n\n\
+    retry: 1000\nevent: listening\nid: 0123456789abcdef-1\ndata: {\"after\":\"0123456789abcdef-1\"}\n\n\
     id: 0123456789abcdef-41\nevent: pruned\ndata: {\"oldest\":\"0123456789abcdef-42\"}\n\n\
     id: 0123456789abcdef-42\ndata: {\"channel\":\"c\",\"event\":\"message\",\"position\":\"0123456789abcdef-42\",\
     \"payload\":{\"n\":\ndata: 9007199254740993}}\n\n\

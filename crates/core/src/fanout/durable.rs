@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use tokio::time::sleep;
-use tracing::debug;
+use tracing::warn;
 
 use super::{Delivery, Subscription};
 use crate::ports::{DurableError, DurableItem, DurableStream, History};
@@ -45,6 +45,9 @@ pub enum Live {
     Event(Arc<DurableEvent>),
     /// The channel has got at least to this position.
     Head(Position),
+    /// The log was looked at, after everything that was told before, and the channel stands here. If a subscriber is further, what
+    /// it has seen is not in the log.
+    Looked(Position),
     /// Anything may have happened, even the loss of history: ask the log.
     Verify,
 }
@@ -60,7 +63,7 @@ pub fn durable_stream(
     verify: bool,
 ) -> DurableStream {
     let behind = if verify { Some(Target::End) } else { None };
-    let reader = Reader { log, live, last, fetched: VecDeque::new(), behind };
+    let reader = Reader { log, live, last, fetched: VecDeque::new(), behind, complained: false };
     stream::unfold(reader, |mut reader| async { reader.next().await.map(|item| (item, reader)) }).boxed()
 }
 
@@ -70,6 +73,8 @@ struct Reader {
     last: Option<Position>,
     fetched: VecDeque<Arc<DurableEvent>>,
     behind: Option<Target>,
+    /// Whether the log was told of that cannot be read.
+    complained: bool,
 }
 
 /// How far the log must be read before live events can be trusted again.
@@ -91,7 +96,9 @@ impl Reader {
                     self.behind = None;
                     continue;
                 }
-                match self.log.read(self.live.channel(), self.last, PAGE).await {
+                let page = self.log.read(self.live.channel(), self.last, PAGE).await;
+                self.complained &= page.is_err();
+                match page {
                     Ok(History::Page(events)) if events.is_empty() => self.behind = None,
                     Ok(History::Page(events)) => self.fetched = events.into(),
                     Ok(History::Pruned { oldest }) => {
@@ -103,7 +110,11 @@ impl Reader {
                         return Some(DurableItem::Reset { head });
                     }
                     Err(error) => {
-                        debug!(%error, channel = %self.live.channel(), "cannot read the log yet");
+                        // Once an outage: what passes within seconds is nobody's business.
+                        if pause == RETRY.1 && !self.complained {
+                            self.complained = true;
+                            warn!(%error, channel = %self.live.channel(), "a subscription cannot read the log and waits");
+                        }
                         sleep(pause).await;
                         pause = (pause * 2).min(RETRY.1);
                     }
@@ -117,6 +128,10 @@ impl Reader {
                     _ => self.behind = Some(Target::At(event.position)),
                 },
                 Delivery::Item(Live::Head(head)) => self.behind = Some(Target::At(head)),
+                Delivery::Item(Live::Looked(head)) => {
+                    let lost = self.last.is_some_and(|last| reaches(last, head) && last != head);
+                    self.behind = Some(if lost { Target::End } else { Target::At(head) });
+                }
                 Delivery::Item(Live::Verify) => self.behind = Some(Target::End),
                 // What was dropped shows as a gap before the next event, and the newest is never dropped.
                 Delivery::Dropped(_) => {}
@@ -249,6 +264,21 @@ mod tests {
         assert_eq!(scene.yielded(), [1]);
         scene.live(&Live::Head(at(1)));
         assert_eq!(scene.yielded(), [0; 0], "a repeated doorbell caused a read");
+    }
+
+    #[test]
+    fn a_head_that_fell_back_is_lost_history_even_in_the_same_epoch() {
+        let mut scene = scene(Some(at(0)), false, [History::Reset { head: at(1) }]);
+        scene.live(&Live::Event(event(at(1))));
+        scene.live(&Live::Event(event(at(2))));
+        assert_eq!(scene.yielded(), [1, 2]);
+        scene.live(&Live::Head(at(1)));
+        assert_eq!(scene.yielded(), [0; 0], "a late doorbell was taken for a loss");
+        scene.live(&Live::Looked(at(2)));
+        assert_eq!(scene.yielded(), [0; 0], "the same head was taken for a loss");
+        scene.live(&Live::Looked(at(1)));
+        let item = scene.stream.next().now_or_never();
+        assert_eq!(item, Some(Some(DurableItem::Reset { head: at(1) })));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use crate::types::{Epoch, Position};
 pub struct LogEnds {
     /// The last position that was written; its `seq` is 0 if none was.
     pub head: Position,
-    /// The first event that remains.
-    pub oldest: Option<Position>,
+    /// The first event that remains after the `seq` that is asked about.
+    pub next: Option<Position>,
     /// Epoch of the event at the very `seq` that is asked about.
     pub anchor: Option<Epoch>,
 }
@@ -19,7 +19,7 @@ pub enum Place {
     Inside,
     /// Events between it and `oldest` are gone.
     Pruned {
-        /// The first event that remains, or that will be written next.
+        /// The first event that remains after it, or that will be written next.
         oldest: Position,
     },
     /// It names an event of a history that is not this one.
@@ -33,17 +33,15 @@ pub fn place(after: Position, log: &LogEnds) -> Place {
         return Place::Foreign;
     }
     let at_head = after.seq == log.head.seq;
-    let oldest = log.oldest.unwrap_or_else(|| log.head.next());
-    let proof = if at_head {
-        Some(log.head.epoch)
-    } else {
-        log.anchor.or_else(|| (oldest.seq == after.seq + 1).then_some(oldest.epoch))
-    };
+    let next = log.next.unwrap_or_else(|| log.head.next());
+    let follows = next.seq == after.seq + 1;
+    let proof =
+        if at_head { Some(log.head.epoch) } else { log.anchor.or_else(|| follows.then_some(next.epoch)) };
     // Before the first event a position is the same in every history.
     if after.seq > 0 && proof.is_some_and(|epoch| epoch != after.epoch) {
         return Place::Foreign;
     }
-    if !at_head && oldest.seq > after.seq + 1 { Place::Pruned { oldest } } else { Place::Inside }
+    if at_head || follows { Place::Inside } else { Place::Pruned { oldest: next } }
 }
 
 #[cfg(test)]
@@ -53,24 +51,28 @@ mod tests {
     const OLD: Epoch = Epoch::from_bits(1);
     const NEW: Epoch = Epoch::from_bits(2);
 
-    fn ends(head: Position, oldest: Option<Position>, anchor: Option<Epoch>) -> LogEnds {
-        LogEnds { head, oldest, anchor }
+    fn ends(head: Position, next: Option<Position>, anchor: Option<Epoch>) -> LogEnds {
+        LogEnds { head, next, anchor }
     }
 
     #[test]
     fn a_position_in_the_log_is_inside_and_before_the_first_event_is_so_in_every_epoch() {
-        let log = ends(Position::new(OLD, 9), Some(Position::new(OLD, 1)), Some(OLD));
-        assert_eq!(place(Position::new(OLD, 5), &log), Place::Inside);
-        assert_eq!(place(Position::new(OLD, 9), &log), Place::Inside);
-        let log = ends(Position::new(OLD, 9), Some(Position::new(OLD, 1)), None);
-        assert_eq!(place(Position::new(NEW, 0), &log), Place::Inside);
+        let head = Position::new(OLD, 9);
+        let first = Some(Position::new(OLD, 1));
+        assert_eq!(
+            place(Position::new(OLD, 5), &ends(head, Some(Position::new(OLD, 6)), Some(OLD))),
+            Place::Inside
+        );
+        assert_eq!(place(head, &ends(head, None, Some(OLD))), Place::Inside);
+        assert_eq!(place(Position::new(NEW, 0), &ends(head, first, None)), Place::Inside);
         assert_eq!(place(Position::new(OLD, 0), &ends(Position::new(NEW, 0), None, None)), Place::Inside);
     }
 
     #[test]
     fn pruned_history_names_the_oldest_that_remains_or_comes_next() {
-        let log = ends(Position::new(OLD, 9), Some(Position::new(OLD, 6)), None);
-        assert_eq!(place(Position::new(OLD, 3), &log), Place::Pruned { oldest: Position::new(OLD, 6) });
+        let sixth = Position::new(OLD, 6);
+        let log = ends(Position::new(OLD, 9), Some(sixth), None);
+        assert_eq!(place(Position::new(OLD, 3), &log), Place::Pruned { oldest: sixth });
         assert_eq!(place(Position::new(OLD, 5), &log), Place::Inside, "nothing is missing between 5 and 6");
         assert_eq!(
             place(Position::new(NEW, 5), &log),
@@ -84,8 +86,17 @@ mod tests {
     }
 
     #[test]
+    fn a_hole_in_the_middle_of_the_log_is_pruned_history_too() {
+        let ninth = Position::new(OLD, 9);
+        let log = ends(ninth, Some(Position::new(OLD, 7)), Some(OLD));
+        assert_eq!(place(Position::new(OLD, 4), &log), Place::Pruned { oldest: Position::new(OLD, 7) });
+        let tail = ends(ninth, None, Some(OLD));
+        assert_eq!(place(Position::new(OLD, 4), &tail), Place::Pruned { oldest: Position::new(OLD, 10) });
+    }
+
+    #[test]
     fn a_pair_that_is_not_in_the_log_is_foreign_even_if_its_number_is() {
-        let log = ends(Position::new(NEW, 9), Some(Position::new(OLD, 1)), Some(NEW));
+        let log = ends(Position::new(NEW, 9), Some(Position::new(NEW, 9)), Some(NEW));
         assert_eq!(place(Position::new(OLD, 8), &log), Place::Foreign);
         assert_eq!(place(Position::new(OLD, 9), &log), Place::Foreign);
         assert_eq!(place(Position::new(NEW, 10), &log), Place::Foreign);

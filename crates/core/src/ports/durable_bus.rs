@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 use super::Cause;
-use crate::types::{Channel, DurableEvent, EventName, Invalid, Payload, Position};
+use crate::types::{Channel, DurableEvent, EventName, IdempotencyKey, Invalid, Payload, Position};
 
 /// Messages and state changes: every subscriber hears every one of them, once and in order.
 ///
@@ -20,13 +20,29 @@ pub trait DurableBus: Send + Sync {
     ///
     /// [`DurableError::Rejected`]: the event breaks a limit; nothing was stored; do not retry.
     /// [`DurableError::Unavailable`]: it may or may not have been stored (the answer may have been lost); a retry may
-    /// store it twice, unless nothing was sent, which the caller cannot know.
+    /// store it twice, unless nothing was sent, which the caller cannot know: [`publish_once`](Self::publish_once) can.
     async fn publish(
         &self,
         channel: &Channel,
         event: &EventName,
         payload: &Payload,
     ) -> Result<Position, DurableError>;
+
+    /// As [`publish`](Self::publish), and safe to retry: if the channel holds an event of this key, nothing is stored and its
+    /// position is the answer, whatever the new event says. Keys are forgotten with their events.
+    async fn publish_once(
+        &self,
+        channel: &Channel,
+        event: &EventName,
+        payload: &Payload,
+        key: &IdempotencyKey,
+    ) -> Result<Position, DurableError>;
+
+    /// The last position of a channel; its `seq` is 0 if nothing was ever written to it.
+    ///
+    /// Joins state that lives elsewhere to the stream: read the head, then the state, and subscribe after the head. What
+    /// changes in between is yielded. Changes nothing; safe to retry.
+    async fn head(&self, channel: &Channel) -> Result<Position, DurableError>;
 
     /// Starts listening to a channel.
     ///

@@ -1,4 +1,4 @@
-//! Names that clients choose: channels and events. Data everywhere, never an identifier of anything below.
+//! Names that clients choose: channels, events, idempotency keys. Data everywhere, never an identifier of anything below.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Invalid, text_conversions};
 
-/// Longest channel or event name, in bytes.
+/// Longest name, in bytes.
 const MAX_BYTES: usize = 255;
 
 const RULE: &str = "must be 1 to 255 bytes of UTF-8 without control characters";
@@ -72,6 +72,14 @@ name_type!(
     /// 1 to 255 bytes of UTF-8 without control characters. Cloning is cheap.
     EventName,
     "event name"
+);
+
+name_type!(
+    /// Names one act of publishing, so that it can be repeated after a lost answer without storing the event twice:
+    /// 1 to 255 bytes of UTF-8 without control characters. Unique within a channel for as long as the event is kept.
+    /// Cloning is cheap.
+    IdempotencyKey,
+    "idempotency key"
 );
 
 #[cfg(test)]

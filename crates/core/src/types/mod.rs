@@ -8,15 +8,17 @@ mod endpoint;
 mod event;
 mod identity;
 mod invalid;
+mod pattern;
 mod payload;
 mod position;
 mod stats;
 
-pub use channel::{Channel, EventName};
+pub use channel::{Channel, EventName, IdempotencyKey};
 pub use endpoint::{Endpoint, Host};
 pub use event::{DurableEvent, EphemeralEvent};
 pub use identity::{Identity, Incarnation, NodeId};
 pub use invalid::Invalid;
+pub use pattern::ChannelPattern;
 pub use payload::{Payload, PayloadLimits};
 pub use position::{Epoch, Position};
 pub use stats::Stats;

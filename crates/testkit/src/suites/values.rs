@@ -1,6 +1,6 @@
 //! Values that are certainly valid.
 
-use switchboard_core::types::{Channel, EventName, Payload};
+use switchboard_core::types::{Channel, EventName, IdempotencyKey, Payload};
 
 /// The channel `name`.
 pub fn channel(name: &str) -> Channel {
@@ -15,6 +15,11 @@ pub fn event() -> EventName {
 /// The payload `json`.
 pub fn payload(json: &str) -> Payload {
     Payload::parse(json).unwrap()
+}
+
+/// The idempotency key `text`.
+pub(super) fn key(text: &str) -> IdempotencyKey {
+    IdempotencyKey::parse(text).unwrap()
 }
 
 /// A payload of exactly `bytes` bytes.

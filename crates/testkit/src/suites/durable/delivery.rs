@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use switchboard_core::ports::{DurableError, StartFrom};
+use switchboard_core::ports::{DurableError, History, StartFrom};
 use switchboard_core::types::{EventName, PayloadLimits, Position};
 use tokio::time::timeout;
 
 use super::{Fixture, next_event, publish, publisher};
-use crate::suites::values::{DELICATE, channel, difficult_names, event, payload, sized};
+use crate::suites::values::{DELICATE, channel, difficult_names, event, key, payload, sized};
 
 /// 1, 2, 3 … per channel, each given once, however many publish at the same time.
 pub async fn positions_count_without_gaps_whoever_publishes<F: Fixture>(fixture: &F) {
@@ -223,4 +223,59 @@ pub async fn a_subscriber_that_does_not_read_misses_nothing<F: Fixture>(fixture:
     for seq in 1..=2_000 {
         assert_eq!(next_event(&mut lazy).await.position.seq, seq);
     }
+}
+
+/// A retry after a lost answer, from whatever node, must not store the event again.
+pub async fn a_key_makes_an_event_be_stored_once<F: Fixture>(fixture: &F) {
+    let (room, other) = (channel("room:1"), channel("room:2"));
+    let (seventh, eighth, tenth) = (key("order 7"), key("order 8"), key("order 10"));
+    let once = async |node: usize, channel, key, text| {
+        fixture.bus(node).publish_once(channel, &event(), &payload(text), key).await.unwrap()
+    };
+    let first = once(0, &room, &seventh, "1").await;
+    let between = publish(&fixture.bus(0), &room, "2").await;
+    assert_eq!(once(1, &room, &seventh, "1").await, first, "the key was not known on another node");
+    assert_eq!(once(0, &room, &seventh, "9").await, first, "what the event says made a difference");
+    assert_eq!(
+        once(0, &room, &eighth, "3").await.seq,
+        between.seq + 1,
+        "a second key was taken for the first"
+    );
+    assert_eq!(once(0, &other, &seventh, "4").await.seq, 1, "a key held beyond its channel");
+
+    // At once, from both nodes: within a batch and across batches.
+    let buses = [fixture.bus(0), fixture.bus(1)];
+    let (event, text) = (event(), payload("5"));
+    let racing = (0..40).map(|n| buses[n % 2].publish_once(&room, &event, &text, &tenth));
+    let positions = futures::future::try_join_all(racing).await.unwrap();
+    assert!(positions.iter().all(|position| position.seq == 4), "{positions:?}");
+
+    let History::Page(events) = fixture.bus(1).history(&room, None, 100).await.unwrap() else { panic!() };
+    let texts: Vec<_> = events.iter().map(|event| event.payload.as_str()).collect();
+    assert_eq!(texts, ["1", "2", "3", "5"]);
+    let mut live = fixture.bus(1).subscribe(&room, StartFrom::Oldest).await.unwrap();
+    for seq in 1..=4 {
+        assert_eq!(next_event(&mut live).await.position.seq, seq);
+    }
+
+    // A key that outlived its event would refer to nothing.
+    fixture.prune(&room, 1).await;
+    assert_eq!(once(0, &room, &seventh, "6").await.seq, 5, "a key outlived its event");
+}
+
+/// State that was read after the head, and the events after the head, leave nothing out.
+pub async fn the_head_is_the_last_position<F: Fixture>(fixture: &F) {
+    let room = channel("room:1");
+    let empty = fixture.bus(1).head(&room).await.unwrap();
+    assert_eq!(empty.seq, 0);
+    let mut from_nothing = fixture.bus(1).subscribe(&room, StartFrom::After(empty)).await.unwrap();
+    let first = publish(&fixture.bus(0), &room, "1").await;
+    assert_eq!(fixture.bus(1).head(&room).await.unwrap(), first, "an event that was committed was left out");
+    let second = publish(&fixture.bus(1), &room, "2").await;
+    assert_eq!(fixture.bus(0).head(&room).await.unwrap(), second);
+    assert_eq!(next_event(&mut from_nothing).await.position, first);
+    let mut from_first = fixture.bus(1).subscribe(&room, StartFrom::After(first)).await.unwrap();
+    assert_eq!(next_event(&mut from_first).await.position, second);
+    fixture.prune(&room, 0).await;
+    assert_eq!(fixture.bus(0).head(&room).await.unwrap(), second, "pruning moved the head");
 }

@@ -50,6 +50,8 @@ macro_rules! durable_suite {
                 event_names_arrive_as_they_are_live_and_replayed,
                 channels_are_told_apart_by_their_exact_names,
                 equal_events_are_all_stored,
+                a_key_makes_an_event_be_stored_once,
+                the_head_is_the_last_position,
                 limits_are_exact_and_what_is_refused_is_not_stored,
                 now_begins_when_subscribe_returns,
                 oldest_replays_everything_and_goes_on,

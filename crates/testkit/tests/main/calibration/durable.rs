@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use switchboard_core::ports::{DurableBus, DurableError, DurableItem, DurableStream, History, StartFrom};
-use switchboard_core::types::{Channel, EventName, Payload, PayloadLimits, Position};
+use switchboard_core::types::{Channel, EventName, IdempotencyKey, Payload, PayloadLimits, Position};
 use switchboard_memory::{MemoryCluster, MemoryDurable};
 use switchboard_testkit::suites::durable;
 
@@ -31,6 +31,9 @@ enum Fault {
     RefersToTheBeginning,
     ConcealsPruning,
     ConcealsResets,
+    ForgetsKeys,
+    SharesKeysBetweenChannels,
+    HeadIsTheBeginning,
 }
 
 faults! { Cluster,
@@ -55,6 +58,9 @@ faults! { Cluster,
     pruning_that_nobody_is_told_of: Fault::ConcealsPruning => durable::pruned_history_is_reported_with_the_oldest_that_remains;
     pruning_that_a_slow_subscriber_is_not_told_of: Fault::ConcealsPruning => durable::a_subscriber_that_pruning_overtakes_is_told;
     positions_of_another_history_that_are_taken_for_ours: Fault::ConcealsResets => durable::positions_of_no_history_are_answered_with_a_reset;
+    keys_that_are_forgotten: Fault::ForgetsKeys => durable::a_key_makes_an_event_be_stored_once;
+    keys_that_hold_beyond_their_channel: Fault::SharesKeysBetweenChannels => durable::a_key_makes_an_event_be_stored_once;
+    a_head_that_stays_at_the_beginning: Fault::HeadIsTheBeginning => durable::the_head_is_the_last_position;
     a_failover_that_nobody_is_told_of: Fault::ConcealsResets => durable::a_failover_that_lost_the_tail_is_reported_and_its_numbers_are_not_mistaken;
 }
 
@@ -105,7 +111,7 @@ impl Bus {
         self.fault == Some(fault)
     }
 
-    async fn head(&self, channel: &Channel) -> Option<(Position, Payload)> {
+    async fn last(&self, channel: &Channel) -> Option<(Position, Payload)> {
         let everything = self.inner.history(channel, None, usize::MAX).await;
         let Ok(History::Page(events)) = everything else { return None };
         events.last().map(|event| (event.position, event.payload.clone()))
@@ -150,7 +156,7 @@ impl DurableBus for Bus {
                 payload = Payload::parse(&payload.as_str().replace([' ', '\n'], "")).unwrap();
             }
             Some(Fault::MergesEqualEvents) => {
-                if let Some((position, last)) = self.head(&channel).await
+                if let Some((position, last)) = self.last(&channel).await
                     && last == payload
                 {
                     return Ok(position);
@@ -161,6 +167,28 @@ impl DurableBus for Bus {
         let position = self.inner.publish(&channel, &event, &payload).await?;
         let factor = if self.has(Fault::CountsWithGaps) { 2 } else { 1 };
         Ok(Position { seq: position.seq * factor, ..position })
+    }
+
+    async fn publish_once(
+        &self,
+        channel: &Channel,
+        event: &EventName,
+        payload: &Payload,
+        key: &IdempotencyKey,
+    ) -> Result<Position, DurableError> {
+        match self.fault {
+            Some(Fault::ForgetsKeys) => self.inner.publish(channel, event, payload).await,
+            Some(Fault::SharesKeysBetweenChannels) => {
+                let everywhere = Channel::parse("everywhere").unwrap();
+                self.inner.publish_once(&everywhere, event, payload, key).await
+            }
+            _ => self.inner.publish_once(channel, event, payload, key).await,
+        }
+    }
+
+    async fn head(&self, channel: &Channel) -> Result<Position, DurableError> {
+        let head = self.inner.head(channel).await?;
+        Ok(if self.has(Fault::HeadIsTheBeginning) { Position { seq: 0, ..head } } else { head })
     }
 
     async fn subscribe(&self, channel: &Channel, from: StartFrom) -> Result<DurableStream, DurableError> {
