@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{AssertSqlSafe, Row, SqlSafeStr, SqlStr};
+use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Postgres, Row, SqlSafeStr, SqlStr};
 use switchboard_core::ports::{Cause, DurableError};
 use switchboard_core::stats::Counter;
 use switchboard_core::types::{Channel, EventName, IdempotencyKey, Invalid, Payload, Position};
@@ -50,7 +51,7 @@ struct Request {
 impl Publisher {
     pub(crate) fn new(route: Route, schema: &SchemaName) -> (Self, PublisherWorker) {
         let (queue, requests) = mpsc::channel(QUEUE);
-        let text = format!("SELECT \"{schema}\".publish_batch($1, $2, $3::text[]::json[], $4)");
+        let sql = |text: String| AssertSqlSafe(Arc::<str>::from(text)).into_sql_str();
         let quiet = Arc::<AtomicBool>::default();
         let worker = PublisherWorker {
             route,
@@ -58,7 +59,8 @@ impl Publisher {
             connection: None,
             quiet: quiet.clone(),
             ring_again: None,
-            publish: AssertSqlSafe(Arc::<str>::from(text)).into_sql_str(),
+            publish: sql(format!("SELECT \"{schema}\".publish($1, $2, $3::text::json, $4)")),
+            publish_batch: sql(format!("SELECT \"{schema}\".publish_batch($1, $2, $3::text[]::json[], $4)")),
             published: Counter::default(),
         };
         (Self { queue, quiet }, worker)
@@ -93,6 +95,7 @@ pub(crate) struct PublisherWorker {
     /// When the bell is to be tried again after it could not be rung.
     ring_again: Option<Instant>,
     publish: SqlStr,
+    publish_batch: SqlStr,
     pub(crate) published: Counter,
 }
 
@@ -165,14 +168,14 @@ impl PublisherWorker {
             let set = sqlx::query("SELECT set_config('switchboard.quiet', $1, false)").bind(setting);
             within(LIMIT, set.execute(&mut connection)).await?;
         }
-        let channels: Vec<&str> = batch.iter().map(|request| request.channel.as_str()).collect();
-        let events: Vec<&str> = batch.iter().map(|request| request.event.as_str()).collect();
-        let payloads: Vec<&str> = batch.iter().map(|request| request.payload.as_str()).collect();
-        let keys: Option<Vec<Option<&str>>> = batch
-            .iter()
-            .any(|request| request.key.is_some())
-            .then(|| batch.iter().map(|request| request.key.as_ref().map(IdempotencyKey::as_str)).collect());
-        let query = sqlx::query(self.publish.clone()).bind(channels).bind(events).bind(payloads).bind(keys);
+        let query = match batch {
+            [request] => sqlx::query(self.publish.clone())
+                .bind(request.channel.as_str())
+                .bind(request.event.as_str())
+                .bind(request.payload.as_str())
+                .bind(request.key.as_ref().map(IdempotencyKey::as_str)),
+            _ => self.batched(batch),
+        };
         let result = within(LIMIT, query.fetch_all(&mut connection)).await;
         // After an error of the statement itself the session is as good as before, unless it is a read-only server's.
         let usable = match &result {
@@ -183,6 +186,17 @@ impl PublisherWorker {
             self.connection = Some(connection);
         }
         result?.iter().map(position).collect()
+    }
+
+    fn batched<'a>(&self, batch: &'a [Request]) -> Query<'a, Postgres, PgArguments> {
+        let channels: Vec<&str> = batch.iter().map(|request| request.channel.as_str()).collect();
+        let events: Vec<&str> = batch.iter().map(|request| request.event.as_str()).collect();
+        let payloads: Vec<&str> = batch.iter().map(|request| request.payload.as_str()).collect();
+        let keys: Vec<Option<&str>> =
+            batch.iter().map(|request| request.key.as_ref().map(IdempotencyKey::as_str)).collect();
+        // Events without keys need not be looked up.
+        let keys = keys.iter().any(Option::is_some).then_some(keys);
+        sqlx::query(self.publish_batch.clone()).bind(channels).bind(events).bind(payloads).bind(keys)
     }
 }
 

@@ -14,13 +14,15 @@ CREATE UNLOGGED TABLE "{schema}".node_registry (
 
 -- The last position of each channel. Its row lock is what makes commit order and seq order the same.
 CREATE TABLE "{schema}".channel_head (
-    channel text COLLATE "C" PRIMARY KEY
-            CHECK (octet_length(channel) BETWEEN 1 AND 255 AND channel !~ E'[\\u0001-\\u001f\\u007f-\\u009f]'),
+    channel text COLLATE "C" PRIMARY KEY,
     epoch   bigint NOT NULL,
     seq     bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- The events, in segments that take turns: publishers write to one, and retention empties the oldest as a whole. Deleting row
+-- Only the functions below write here: they check what they store. (Constraints would be read anew by every statement, which is a tenth
+-- of the time that one event takes.)
+--
+-- The events lie in segments that take turns: publishers write to one, and retention empties the oldest as a whole. Deleting row
 -- by row writes as much WAL as storing did and leaves the work to vacuum; TRUNCATE leaves nothing (see the adapter's docs).
 -- (channel, seq) is unique by construction, since seq is taken under the head's lock; a constraint cannot span segments.
 CREATE TABLE "{schema}".event_log (
@@ -28,12 +30,10 @@ CREATE TABLE "{schema}".event_log (
     channel    text COLLATE "C" NOT NULL,
     seq        bigint      NOT NULL,
     epoch      bigint      NOT NULL,
-    event      text        NOT NULL
-               CHECK (octet_length(event) BETWEEN 1 AND 255 AND event !~ E'[\\u0001-\\u001f\\u007f-\\u009f]'),
-    key        text COLLATE "C" -- idempotency key
-               CHECK (octet_length(key) BETWEEN 1 AND 255 AND key !~ E'[\\u0001-\\u001f\\u007f-\\u009f]'),
+    event      text        NOT NULL,
+    key        text COLLATE "C", -- idempotency key
     payload    json        NOT NULL, -- json, not jsonb: byte for byte as published
-    size       int         NOT NULL CHECK (size <= 16777216), -- bytes of payload, known without unpacking it
+    size       int         NOT NULL, -- bytes of payload, known without unpacking it
     created_at timestamptz NOT NULL,
     PRIMARY KEY (channel, seq, segment)
 ) PARTITION BY LIST (segment);
@@ -59,9 +59,13 @@ INSERT INTO "{schema}".log_upkeep VALUES ('-infinity');
 
 -- The history this server writes: its system identifier and timeline, which a failover or restore changes.
 CREATE FUNCTION "{schema}".epoch() RETURNS bigint
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT ('x' || left(md5(system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)), 16))::bit(64)::bigint
-    FROM pg_control_system()
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (
+        SELECT ('x' || left(md5(system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)), 16))::bit(64)::bigint
+        FROM pg_control_system()
+    );
+END
 $$;
 
 -- The text form of a position, as every API shows it.
@@ -70,26 +74,69 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT pg_catalog.lpad(pg_catalog.to_hex(epoch), 16, '0') || '-' || seq::text
 $$;
 
+-- Whether a channel, an event or an idempotency key may be called so.
+CREATE FUNCTION "{schema}".is_name(name text) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT pg_catalog.octet_length(name) BETWEEN 1 AND 255 AND name OPERATOR(pg_catalog.!~) E'[\\u0001-\\u001f\\u007f-\\u009f]'
+$$;
+
 CREATE FUNCTION "{schema}".check_name(what text, name text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF name IS NULL OR octet_length(name) NOT BETWEEN 1 AND 255 OR name ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
+    IF "{schema}".is_name(name) IS NOT TRUE THEN
         RAISE EXCEPTION '% %: must be 1 to 255 bytes of UTF-8 without control characters', what, coalesce(quote_literal(left(name, 64)), 'NULL')
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
 END
 $$;
 
--- Stores events in the order given, rings the doorbell and answers the positions in that order. For publish_batch alone.
---
--- The doorbell is 'd1 ' and a JSON array of [channel, "epoch-seq", event, payload, created_at in microseconds], or of
--- [channel, "epoch-seq"] where the event does not fit into a notification (shorter than 8000 bytes).
+CREATE FUNCTION "{schema}".check_event(channel text, event text, payload json, key text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM "{schema}".check_name('channel', channel);
+    PERFORM "{schema}".check_name('event name', event);
+    IF key IS NOT NULL THEN
+        PERFORM "{schema}".check_name('idempotency key', key);
+    END IF;
+    IF payload IS NULL OR octet_length(payload::text) > 16777216 THEN
+        RAISE EXCEPTION 'payload: must be JSON of at most 16777216 bytes' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END
+$$;
+
+CREATE FUNCTION "{schema}".is_event(channel text, event text, payload json, key text) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT "{schema}".is_name(channel) AND "{schema}".is_name(event) AND (key IS NULL OR "{schema}".is_name(key))
+       AND pg_catalog.octet_length(payload::text) <= 16777216
+$$;
+
+-- One entry of the doorbell, which is 'd1 ' and a JSON array of them: [channel, "epoch-seq", event, payload, created_at in
+-- microseconds], or [channel, "epoch-seq"] where the event does not fit into a notification (shorter than 8000 bytes).
+-- With the longest names, every character escaped, an entry has less than 7900 bytes.
+CREATE FUNCTION "{schema}".bell_entry(channel text, "position" text, event text, payload json, size int, micros bigint) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT '[' || pg_catalog.to_json(channel)::text || ',"' || "position"
+           || CASE WHEN size < 6800 THEN
+                  '",' || pg_catalog.to_json(event)::text || ',' || payload::text || ',' || micros::text || ']'
+              ELSE '"]' END
+$$;
+
+-- Before an event is stored. A commit that a crash takes back, after its event was heard, would have its position given out twice.
+CREATE FUNCTION "{schema}".insist_on_durability() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END
+$$;
+
+-- Stores events that were checked, in the order given, rings the doorbell and answers the positions in that order.
 CREATE FUNCTION "{schema}".append_events(channels text[], events text[], payloads json[], keys text[]) RETURNS text[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     room constant int := 7985;
-    inline constant int := 6800; -- with the longest names, every character escaped, still within room
     here constant bigint := "{schema}".epoch();
     names text[];
     lasts bigint[];
@@ -98,10 +145,7 @@ DECLARE
     positions text[];
     bells text[];
 BEGIN
-    -- A commit that may be lost in a crash, after its event was heard, would have its position given out twice.
-    IF current_setting('synchronous_commit') = 'off' THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
+    PERFORM "{schema}".insist_on_durability();
 
     -- Heads are locked in the order of their names, by every publisher: no two batches can deadlock.
     WITH counted AS (
@@ -127,15 +171,10 @@ BEGIN
                channel, seq, here, event, key, payload, size, written
         FROM item
     ), entry AS MATERIALIZED (
-        SELECT ord, "{schema}".to_position(here, seq) AS position,
-               '[' || to_json(channel)::text || ',"' || "{schema}".to_position(here, seq) || '"'
-               || CASE WHEN size < inline THEN
-                      ',' || to_json(event)::text || ',' || payload::text || ',' || micros
-                  ELSE '' END
-               || ']' AS text
-        FROM item
+        SELECT ord, "position", "{schema}".bell_entry(channel, "position", event, payload, size, micros) AS text
+        FROM (SELECT *, "{schema}".to_position(here, seq) AS "position" FROM item) i
     ), lined_up AS (
-        SELECT ord, position, text, sum(octet_length(text) + 1) OVER (ORDER BY ord) - octet_length(text) - 1 AS start,
+        SELECT ord, "position", text, sum(octet_length(text) + 1) OVER (ORDER BY ord) - octet_length(text) - 1 AS start,
                max(octet_length(text) + 1) OVER () AS longest
         FROM entry
     ), bell AS (
@@ -143,7 +182,7 @@ BEGIN
         SELECT min(ord) AS ord, string_agg(text, ',' ORDER BY ord) AS text
         FROM lined_up GROUP BY div(start, greatest(room - longest, 1))
     )
-    SELECT (SELECT array_agg(position ORDER BY ord) FROM lined_up), array_agg('d1 [' || text || ']' ORDER BY ord)
+    SELECT (SELECT array_agg("position" ORDER BY ord) FROM lined_up), array_agg('d1 [' || text || ']' ORDER BY ord)
     INTO positions, bells FROM bell;
 
     -- Who sets this is heard of by catch-up, within seconds: the way to publish while NOTIFY's queue is full.
@@ -172,6 +211,9 @@ BEGIN
         RAISE EXCEPTION 'publish_batch: channels, events, payloads and keys (if given) must have the same number of elements'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    PERFORM "{schema}".check_event(t.channel, t.event, t.payload, t.key)
+    FROM unnest(channels, events, payloads, keys) AS t(channel, event, payload, key)
+    WHERE "{schema}".is_event(t.channel, t.event, t.payload, t.key) IS NOT TRUE;
     IF coalesce(array_remove(keys, NULL), '{}') = '{}' THEN
         RETURN QUERY SELECT unnest("{schema}".append_events(channels, events, payloads, NULL));
         RETURN;
@@ -205,19 +247,45 @@ BEGIN
 END
 $$;
 
--- Publishes one event and answers its position. See publish_batch.
+-- Publishes one event and answers its position: publish_batch for one, in a third of the time.
 CREATE FUNCTION "{schema}".publish(channel text, event text, payload json, key text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    here constant bigint := "{schema}".epoch();
+    size constant int := octet_length(payload::text);
+    last bigint;
+    answer text;
+    written timestamptz;
 BEGIN
-    PERFORM "{schema}".check_name('channel', channel);
-    PERFORM "{schema}".check_name('event name', event);
-    IF payload IS NULL OR octet_length(payload::text) > 16777216 THEN
-        RAISE EXCEPTION 'payload: must be JSON of at most 16777216 bytes' USING ERRCODE = 'invalid_parameter_value';
+    IF "{schema}".is_event(publish.channel, publish.event, publish.payload, publish.key) IS NOT TRUE THEN
+        PERFORM "{schema}".check_event(publish.channel, publish.event, publish.payload, publish.key);
     END IF;
-    IF key IS NOT NULL THEN
-        PERFORM "{schema}".check_name('idempotency key', key);
+    IF publish.key IS NOT NULL THEN
+        -- Under the head's lock nobody else can use a key of this channel.
+        INSERT INTO "{schema}".channel_head VALUES (publish.channel, here, 0) ON CONFLICT DO NOTHING;
+        PERFORM FROM "{schema}".channel_head h WHERE h.channel = publish.channel FOR UPDATE;
+        SELECT "{schema}".to_position(l.epoch, l.seq) INTO answer
+        FROM "{schema}".event_log l WHERE l.channel = publish.channel AND l.key = publish.key;
+        IF FOUND THEN
+            RETURN answer;
+        END IF;
     END IF;
-    RETURN (SELECT "{schema}".publish_batch(ARRAY[channel], ARRAY[event], ARRAY[payload], ARRAY[key]));
+
+    PERFORM "{schema}".insist_on_durability();
+    INSERT INTO "{schema}".channel_head AS h (channel, epoch, seq) VALUES (publish.channel, here, 1)
+    ON CONFLICT (channel) DO UPDATE SET seq = h.seq + 1, epoch = excluded.epoch
+    RETURNING h.seq INTO last;
+    answer := "{schema}".to_position(here, last);
+    written := clock_timestamp();
+    INSERT INTO "{schema}".event_log (segment, channel, seq, epoch, event, key, payload, size, created_at)
+    VALUES ((SELECT s.segment FROM "{schema}".log_segment s ORDER BY s.opened_at DESC NULLS LAST LIMIT 1),
+            publish.channel, last, here, publish.event, publish.key, publish.payload, size, written);
+    IF current_setting('switchboard.quiet', true) IS DISTINCT FROM 'on' THEN
+        PERFORM pg_notify('{schema}.durable', 'd1 [' || "{schema}".bell_entry(
+            publish.channel, answer, publish.event, publish.payload, size, (extract(epoch FROM written) * 1000000)::bigint) || ']');
+    END IF;
+    RETURN answer;
 END
 $$;
 
