@@ -81,8 +81,12 @@ impl Postgres {
         health: &HealthRegistry,
     ) -> Result<Self, PostgresError> {
         let PostgresConfig { dsn, session_dsn, schema, node_id, pool_size, limits, retention } = config;
-        let route = Route::new(dsn.clone(), node_id.clone());
-        let session_route = session_dsn.map_or_else(|| route.clone(), |dsn| Route::new(dsn, node_id));
+        let (route, session_route) = if let Some(direct) = session_dsn {
+            (Route::shared(dsn, node_id.clone()), Route::new(direct, node_id))
+        } else {
+            let route = Route::new(dsn, node_id);
+            (route.clone(), route)
+        };
 
         migrate_on(&session_route, &schema).await?;
 

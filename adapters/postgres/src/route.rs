@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{Connection, Row};
+use sqlx::{AssertSqlSafe, Connection, Row};
 use switchboard_core::types::NodeId;
 use tokio::time::timeout;
 
@@ -15,11 +15,21 @@ use crate::error::PostgresError;
 /// PostgreSQL cuts longer application names.
 const APPLICATION_NAME_MAX: usize = 63;
 
+/// Names and values, as `SET` takes them.
+pub(crate) type Settings<'a> = &'a [(&'a str, &'a str)];
+
+/// What our statements rely on, whatever the role, the database or the server prefer. Nobody else's function or operator may
+/// stand in for one of PostgreSQL's own, and a row that moved while a statement waited for its lock is looked at again.
+const OURS: Settings<'static> =
+    &[("search_path", "pg_catalog, pg_temp"), ("default_transaction_isolation", "read committed")];
+
 /// A route to the primary among the hosts of a [`Dsn`]. Clones share what they learn.
 #[derive(Debug, Clone)]
 pub(crate) struct Route {
     dsn: Dsn,
     node_id: NodeId,
+    /// Whether a pooler may lend our sessions to other clients between two statements.
+    shared: bool,
     /// The host that took writes last.
     primary: Arc<AtomicUsize>,
     /// The host to try first: the primary, or the one after a host whose attempt was given up by the caller. A host that
@@ -29,12 +39,30 @@ pub(crate) struct Route {
 
 impl Route {
     pub(crate) fn new(dsn: Dsn, node_id: NodeId) -> Self {
-        Self { dsn, node_id, primary: Arc::default(), next: Arc::default() }
+        Self { dsn, node_id, shared: false, primary: Arc::default(), next: Arc::default() }
     }
 
-    /// Opens a connection to the host that takes writes.
+    /// A route through what may be a transaction pooler: the settings of a session would be those of all its clients.
+    pub(crate) fn shared(dsn: Dsn, node_id: NodeId) -> Self {
+        Self { shared: true, ..Self::new(dsn, node_id) }
+    }
+
+    /// Opens a connection to the host that takes writes, and changes nothing about its session.
     pub(crate) async fn connect(&self, purpose: &str) -> Result<PgConnection, PostgresError> {
         Ok(self.find_primary(purpose).await?.0)
+    }
+
+    /// As [`connect`](Self::connect), with a session set up for our statements and with `more`, unless it may be somebody
+    /// else's, too. Only for routes on which LISTEN has proven that no pooler is in the way.
+    pub(crate) async fn session(
+        &self,
+        purpose: &str,
+        more: Settings<'_>,
+    ) -> Result<PgConnection, PostgresError> {
+        if self.shared {
+            return self.connect(purpose).await;
+        }
+        Ok(self.find(purpose, &[OURS, more].concat()).await?.0)
     }
 
     /// A connection to the host that takes writes, and the options that lead there. Tries every host once; the error is the
@@ -43,13 +71,21 @@ impl Route {
         &self,
         purpose: &str,
     ) -> Result<(PgConnection, PgConnectOptions), PostgresError> {
+        self.find(purpose, &[]).await
+    }
+
+    async fn find(
+        &self,
+        purpose: &str,
+        settings: Settings<'_>,
+    ) -> Result<(PgConnection, PgConnectOptions), PostgresError> {
         let count = self.dsn.hosts().len();
         let first = self.next.load(Ordering::Relaxed);
         let mut failure: Option<PostgresError> = None;
         for index in (0..count).map(|step| (first + step) % count) {
             let options = self.options(index, purpose);
             self.next.store((index + 1) % count, Ordering::Relaxed);
-            match verified(&options, self.dsn.connect_timeout()).await {
+            match verified(&options, settings, self.dsn.connect_timeout()).await {
                 Ok(connection) => {
                     self.primary.store(index, Ordering::Relaxed);
                     self.next.store(index, Ordering::Relaxed);
@@ -82,10 +118,14 @@ impl Route {
     }
 }
 
-/// Opens a connection to one host and makes sure that it takes writes.
-async fn verified(options: &PgConnectOptions, limit: Duration) -> Result<PgConnection, PostgresError> {
+/// Opens a connection to one host, makes sure that it takes writes, and sets it up.
+async fn verified(
+    options: &PgConnectOptions,
+    settings: Settings<'_>,
+    limit: Duration,
+) -> Result<PgConnection, PostgresError> {
     let mut connection = within(limit, PgConnection::connect_with(options)).await?;
-    within(limit, ensure_writable(&mut connection, options)).await?;
+    within(limit, set_up(&mut connection, options, settings)).await?;
     Ok(connection)
 }
 
@@ -105,12 +145,26 @@ pub(crate) async fn ensure_writable(
     executor: impl sqlx::PgExecutor<'_>,
     options: &PgConnectOptions,
 ) -> Result<(), PostgresError> {
-    let read_only =
-        sqlx::query("SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::bool")
-            .persistent(false)
-            .fetch_one(executor)
-            .await?
-            .try_get::<bool, _>(0)?;
+    set_up(executor, options, &[]).await
+}
+
+/// [`ensure_writable`] and `settings` in one round trip.
+async fn set_up(
+    executor: impl sqlx::PgExecutor<'_>,
+    options: &PgConnectOptions,
+    settings: Settings<'_>,
+) -> Result<(), PostgresError> {
+    let set =
+        settings.iter().map(|(name, value)| format!(", pg_catalog.set_config('{name}', '{value}', false)"));
+    let query = format!(
+        "SELECT pg_catalog.pg_is_in_recovery() OR pg_catalog.current_setting('default_transaction_read_only')::boolean{}",
+        set.collect::<String>()
+    );
+    let read_only = sqlx::query(AssertSqlSafe(query))
+        .persistent(false)
+        .fetch_one(executor)
+        .await?
+        .try_get::<bool, _>(0)?;
     if read_only {
         return Err(PostgresError::ReadOnly {
             host: format!("{}:{}", options.get_host(), options.get_port()),

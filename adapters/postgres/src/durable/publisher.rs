@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::error::PostgresError;
-use crate::route::{Route, within};
+use crate::route::{Route, Settings, within};
 use crate::schema::SchemaName;
 
 /// Publishers that may wait at once; further ones wait for a place.
@@ -28,6 +28,9 @@ const QUEUE: usize = 4096;
 const BATCH: (usize, usize) = (2000, 4 * 1024 * 1024);
 /// Longest wait for a batch to commit.
 const LIMIT: Duration = Duration::from_secs(30);
+/// Well inside the limit: of a batch that waits for a head which some open transaction has locked, the server itself says that
+/// nothing was stored.
+const SETTINGS: Settings<'static> = &[("lock_timeout", "10s")];
 
 /// What a commit answers that rings while the server's NOTIFY queue is full.
 const QUEUE_FULL: &str = "54000";
@@ -51,7 +54,13 @@ struct Request {
 impl Publisher {
     pub(crate) fn new(route: Route, schema: &SchemaName) -> (Self, PublisherWorker) {
         let (queue, requests) = mpsc::channel(QUEUE);
-        let sql = |text: String| AssertSqlSafe(Arc::<str>::from(text)).into_sql_str();
+        // For this transaction alone: the session may be a pooler's.
+        let sql = |call: &str| {
+            let text = format!(
+                "SELECT \"{schema}\".{call} FROM pg_catalog.set_config('switchboard.quiet', $5, true)"
+            );
+            AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
+        };
         let quiet = Arc::<AtomicBool>::default();
         let worker = PublisherWorker {
             route,
@@ -59,8 +68,8 @@ impl Publisher {
             connection: None,
             quiet: quiet.clone(),
             ring_again: None,
-            publish: sql(format!("SELECT \"{schema}\".publish($1, $2, $3::text::json, $4)")),
-            publish_batch: sql(format!("SELECT \"{schema}\".publish_batch($1, $2, $3::text[]::json[], $4)")),
+            publish: sql("publish($1, $2, $3::text::json, $4)"),
+            publish_batch: sql("publish_batch($1, $2, $3::text[]::json[], $4)"),
             published: Counter::default(),
         };
         (Self { queue, quiet }, worker)
@@ -155,19 +164,13 @@ impl PublisherWorker {
     }
 
     async fn store(&mut self, batch: &[Request]) -> Result<Vec<Position>, PostgresError> {
-        let mut connection = if let Some(connection) = self.connection.take() {
-            connection
-        } else {
-            self.quiet.store(false, Ordering::Relaxed);
-            self.route.connect("durable").await?
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.route.session("durable", SETTINGS).await?,
         };
         self.ring_again = self.ring_again.filter(|at| *at > Instant::now());
         let quiet = self.ring_again.is_some();
-        if self.quiet.swap(quiet, Ordering::Relaxed) != quiet {
-            let setting = if quiet { "on" } else { "off" };
-            let set = sqlx::query("SELECT set_config('switchboard.quiet', $1, false)").bind(setting);
-            within(LIMIT, set.execute(&mut connection)).await?;
-        }
+        self.quiet.store(quiet, Ordering::Relaxed);
         let query = match batch {
             [request] => sqlx::query(self.publish.clone())
                 .bind(request.channel.as_str())
@@ -176,6 +179,7 @@ impl PublisherWorker {
                 .bind(request.key.as_ref().map(IdempotencyKey::as_str)),
             _ => self.batched(batch),
         };
+        let query = query.bind(if quiet { "on" } else { "off" });
         let result = within(LIMIT, query.fetch_all(&mut connection)).await;
         // After an error of the statement itself the session is as good as before, unless it is a read-only server's.
         let usable = match &result {

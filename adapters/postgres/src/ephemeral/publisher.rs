@@ -191,10 +191,7 @@ impl PublisherWorker {
         if let Some(connection) = self.connection.take() {
             return Ok(connection);
         }
-        let mut connection = self.route.connect("ephemeral").await?;
-        let set = sqlx::query("SELECT set_config('synchronous_commit', 'off', false)").persistent(false);
-        within(LIMIT, set.execute(&mut connection)).await?;
-        Ok(connection)
+        self.route.session("ephemeral", &[]).await
     }
 }
 
@@ -204,7 +201,11 @@ async fn send(
     notify_channel: &str,
     texts: Vec<String>,
 ) -> Result<PgConnection, PostgresError> {
-    let query = sqlx::query("SELECT count(pg_notify($1, text)) FROM unnest($2::text[]) text")
+    // Set for this transaction alone: behind a pooler the session's next transaction may be somebody else's.
+    let query = sqlx::query(
+        "SELECT pg_catalog.count(pg_catalog.pg_notify($1, text)), pg_catalog.set_config('synchronous_commit', 'off', true) \
+         FROM pg_catalog.unnest($2::text[]) text",
+    )
         .bind(notify_channel)
         .bind(texts);
     within(LIMIT, query.execute(&mut connection)).await?;

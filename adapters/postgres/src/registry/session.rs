@@ -30,12 +30,8 @@ impl Session {
         identity: &Identity,
         limit: Duration,
     ) -> Result<Self, PostgresError> {
-        let mut connection = route.connect("registry").await?;
-        let set = sqlx::query("SELECT set_config('statement_timeout', $1, false)")
-            .bind(limit.as_millis().to_string())
-            .persistent(false)
-            .execute(&mut connection);
-        within(limit, set).await?;
+        let limit = limit.as_millis().to_string();
+        let connection = route.session("registry", &[("statement_timeout", &limit)]).await?;
         Ok(Self { connection, identity: identity.clone(), locked: false, statements: Arc::clone(statements) })
     }
 

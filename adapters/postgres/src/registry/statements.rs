@@ -16,9 +16,10 @@ pub(super) struct Statements {
     pub(super) leave: SqlStr,
 }
 
-/// Columns that [`rows::member`](super::rows::member) reads; `age` in microseconds.
+/// Columns that [`rows::member`](super::rows::member) reads; `age` in microseconds. `members` is read from sessions whose search path
+/// may not be ours, so every operator finds its exact types in `pg_catalog`.
 const COLUMNS: &str = "r.node_id, r.incarnation, r.endpoint, r.seq, r.registered_at, r.heartbeat, \
-    (extract(epoch FROM now() - r.heartbeat) * 1000000)::bigint AS age, r.stats::text AS stats, r.meta::text AS meta";
+    (extract(epoch FROM now() - r.heartbeat) * 1000000.0)::bigint AS age, r.stats::text AS stats, r.meta::text AS meta";
 
 /// Age of the caller's previous heartbeat, in microseconds.
 const GAP: &str = "(SELECT (extract(epoch FROM now() - previous) * 1000000)::bigint FROM me)";

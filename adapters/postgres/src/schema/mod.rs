@@ -83,7 +83,8 @@ fn ensure_known(schema: &SchemaName, found: i32) -> Result<i32, PostgresError> {
 
 async fn upgrade(connection: &mut PgConnection, schema: &SchemaName) -> Result<i32, PostgresError> {
     let mut transaction = connection.begin().await?;
-    // `IF NOT EXISTS` is not atomic across sessions; the lock is. It ends with the transaction, also behind a pooler.
+    // `IF NOT EXISTS` is not atomic across sessions; the lock is. It ends with the transaction, also behind a pooler. Whoever waited
+    // for it must see what was committed meanwhile, and only PostgreSQL's own functions are meant.
     transaction.execute(sqlx::raw_sql(AssertSqlSafe(prelude(schema)))).await?;
     let found = version(&mut transaction, schema).await?;
     for version in found + 1..=SCHEMA_VERSION {
@@ -96,7 +97,9 @@ async fn upgrade(connection: &mut PgConnection, schema: &SchemaName) -> Result<i
 
 fn prelude(schema: &SchemaName) -> String {
     format!(
-        "SELECT pg_advisory_xact_lock(hashtextextended('switchboard schema {schema}', 0));\n\
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n\
+         SET LOCAL search_path = pg_catalog, pg_temp;\n\
+         SELECT pg_advisory_xact_lock(hashtextextended('switchboard schema {schema}', 0));\n\
          CREATE SCHEMA IF NOT EXISTS \"{schema}\";\n\
          CREATE TABLE IF NOT EXISTS \"{schema}\".schema_version (\n    \
              version     int         PRIMARY KEY,\n    \

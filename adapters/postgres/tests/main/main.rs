@@ -9,4 +9,5 @@ mod pooler;
 mod publishing;
 mod registry_faults;
 mod retention;
+mod sessions;
 mod suites;

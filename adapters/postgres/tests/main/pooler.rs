@@ -5,8 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::unistd::{Uid, User};
+use sqlx::{Connection, PgConnection, Row};
 use switchboard_postgres::doctor::{Verdict, examine};
 use switchboard_postgres::{Dsn, PostgresError};
+use switchboard_testkit::suites::{channel, event, payload};
 use switchboard_testkit::{available, eventually};
 
 use crate::cluster::Cluster;
@@ -83,6 +85,37 @@ async fn b058_a_transaction_pooler_is_refused_with_what_to_do() {
     let listen = listen.unwrap_or_else(|| panic!("{findings:?}"));
     assert_eq!(listen.verdict, Verdict::Failed, "{listen:?}");
     assert!(listen.advice.as_ref().unwrap().contains("LISTEN_DATABASE_URL"));
+}
+
+/// Between two of our statements its sessions serve others, who must not find them changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sessions_of_a_pooler_are_left_as_they_were() {
+    let found = Command::new("pgbouncer").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !available("PgBouncer", found) {
+        return;
+    }
+    let cluster = Cluster::with_own_server(&[]).await;
+    let pooler = Pooler::start(&cluster).await;
+    let mut config = cluster.config("n1");
+    config.session_dsn = Some(config.dsn);
+    config.dsn = Dsn::parse(&pooler.url).unwrap();
+    let node = cluster.start(config).await;
+    // Whatever comes of it: PgBouncer before 1.21 loses prepared statements.
+    let room = channel("room:1");
+    node.ports.ephemeral().publish(&room, &event(), &payload("1")).await.unwrap();
+    let _ = node.ports.durable().publish(&room, &event(), &payload("1")).await;
+    let _ = node.ports.durable().history(&room, None, 1).await;
+    eventually(Duration::from_secs(10), "the ephemeral event has left", async || {
+        serde_json::Value::Object(node.stats.collect().0)["ephemeral"]["backlog"] == 0
+    })
+    .await;
+
+    let settings = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings \
+        WHERE name IN ('search_path', 'synchronous_commit', 'default_transaction_isolation', 'lock_timeout')";
+    let direct: String = cluster.sql(settings).await[0].get(0);
+    let mut through = PgConnection::connect(&pooler.url).await.unwrap();
+    let found: String = cluster.sql_on(&mut through, settings).await[0].get(0);
+    assert_eq!(found, direct);
 }
 
 #[tokio::test(flavor = "multi_thread")]
