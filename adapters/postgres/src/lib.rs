@@ -22,6 +22,7 @@ mod durable;
 mod ephemeral;
 mod error;
 mod hints;
+mod line;
 mod listener;
 mod pool;
 mod registry;

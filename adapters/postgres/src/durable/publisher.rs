@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres, Row, SqlSafeStr, SqlStr};
 use switchboard_core::ports::{Cause, DurableError};
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::error::PostgresError;
+use crate::line::{Kept, Line};
 use crate::route::{Route, Settings, within};
 use crate::schema::SchemaName;
 
@@ -31,6 +32,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Well inside the limit: of a batch that waits for a head which some open transaction has locked, the server itself says that
 /// nothing was stored.
 const SETTINGS: Settings<'static> = &[("lock_timeout", "10s")];
+/// A batch that is lost on the way is in doubt for ever.
+const TRUST: Duration = Duration::from_secs(5);
 
 /// What a commit answers that rings while the server's NOTIFY queue is full.
 const QUEUE_FULL: &str = "54000";
@@ -63,9 +66,9 @@ impl Publisher {
         };
         let quiet = Arc::<AtomicBool>::default();
         let worker = PublisherWorker {
-            route,
+            line: Line::new(route, "durable", SETTINGS, TRUST),
             requests,
-            connection: None,
+            kept: None,
             quiet: quiet.clone(),
             ring_again: None,
             publish: sql("publish($1, $2, $3::text::json, $4)"),
@@ -97,9 +100,9 @@ impl Publisher {
 
 /// The side that owns the connection.
 pub(crate) struct PublisherWorker {
-    route: Route,
+    line: Line,
     requests: mpsc::Receiver<Request>,
-    connection: Option<PgConnection>,
+    kept: Option<Kept>,
     quiet: Arc<AtomicBool>,
     /// When the bell is to be tried again after it could not be rung.
     ring_again: Option<Instant>,
@@ -149,7 +152,7 @@ impl PublisherWorker {
                 Box::pin(self.publish(batch)).await;
             }
             // The server refused the statement as a whole and nothing was stored. If one event is to blame, it fails alone.
-            Err(error) if batch.len() > 1 && error.sqlstate().is_some() && self.connection.is_some() => {
+            Err(error) if batch.len() > 1 && error.sqlstate().is_some() && self.kept.is_some() => {
                 warn!(%error, events = batch.len(), "a batch failed, publishing its events one by one");
                 for request in batch {
                     Box::pin(self.publish(vec![request])).await;
@@ -164,10 +167,7 @@ impl PublisherWorker {
     }
 
     async fn store(&mut self, batch: &[Request]) -> Result<Vec<Position>, PostgresError> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.route.session("durable", SETTINGS).await?,
-        };
+        let mut kept = self.line.ready(self.kept.take()).await?;
         self.ring_again = self.ring_again.filter(|at| *at > Instant::now());
         let quiet = self.ring_again.is_some();
         self.quiet.store(quiet, Ordering::Relaxed);
@@ -180,14 +180,14 @@ impl PublisherWorker {
             _ => self.batched(batch),
         };
         let query = query.bind(if quiet { "on" } else { "off" });
-        let result = within(LIMIT, query.fetch_all(&mut connection)).await;
+        let result = within(LIMIT, query.fetch_all(&mut kept.connection)).await;
         // After an error of the statement itself the session is as good as before, unless it is a read-only server's.
         let usable = match &result {
             Ok(_) => true,
             Err(error) => error.sqlstate().is_some_and(|code| !code.starts_with("57") && code != "25006"),
         };
         if usable {
-            self.connection = Some(connection);
+            self.kept = Some(kept.rest());
         }
         result?.iter().map(position).collect()
     }

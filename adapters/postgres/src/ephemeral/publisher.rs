@@ -18,6 +18,7 @@ use tracing::debug;
 
 use super::wire;
 use crate::error::PostgresError;
+use crate::line::{Kept, Line};
 use crate::route::{Route, within};
 use crate::schema::SchemaName;
 
@@ -29,6 +30,8 @@ const BATCH: usize = 4096;
 const LIMIT: Duration = Duration::from_secs(5);
 /// An event that could not leave for so long is dropped: nobody wants to see who was typing then.
 const TOO_OLD: Duration = Duration::from_secs(5);
+/// A batch that is lost on the way is lost for ever.
+const TRUST: Duration = Duration::from_secs(5);
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -126,10 +129,10 @@ fn size(event: &EphemeralEvent) -> usize {
 
 /// The side that owns the connection.
 pub(crate) struct PublisherWorker {
-    route: Route,
+    line: Line,
     outbox: Arc<Outbox>,
     notify_channel: String,
-    connection: Option<PgConnection>,
+    kept: Option<Kept>,
     number: u64,
 }
 
@@ -137,10 +140,10 @@ impl PublisherWorker {
     pub(crate) fn new(route: Route, schema: &SchemaName) -> (Arc<Outbox>, Self) {
         let outbox = Arc::new(Outbox::new());
         let worker = Self {
-            route,
+            line: Line::new(route, "ephemeral", &[], TRUST),
             outbox: Arc::clone(&outbox),
             notify_channel: format!("{schema}.ephemeral"),
-            connection: None,
+            kept: None,
             number: 0,
         };
         (outbox, worker)
@@ -160,15 +163,14 @@ impl PublisherWorker {
             if self.outbox.backlog() == 0 {
                 return;
             }
-            let sent = match self.connect().await {
-                Ok(connection) => {
+            let sent = match self.line.ready(self.kept.take()).await {
+                Ok(mut kept) => {
                     let batch = self.outbox.take();
                     let events = batch.iter().map(AsRef::as_ref);
                     let texts = wire::pack(self.outbox.origin(), &mut self.number, events);
-                    let sent = send(connection, &self.notify_channel, texts).await;
-                    match sent {
-                        Ok(connection) => {
-                            self.connection = Some(connection);
+                    match send(&mut kept.connection, &self.notify_channel, texts).await {
+                        Ok(()) => {
+                            self.kept = Some(kept.rest());
                             continue;
                         }
                         // Perhaps it was committed all the same: sending again could deliver twice.
@@ -186,21 +188,14 @@ impl PublisherWorker {
             }
         }
     }
-
-    async fn connect(&mut self) -> Result<PgConnection, PostgresError> {
-        if let Some(connection) = self.connection.take() {
-            return Ok(connection);
-        }
-        self.route.session("ephemeral", &[]).await
-    }
 }
 
-/// One statement for all notifications; gives the connection back if it is still good.
+/// One statement for all notifications.
 async fn send(
-    mut connection: PgConnection,
+    connection: &mut PgConnection,
     notify_channel: &str,
     texts: Vec<String>,
-) -> Result<PgConnection, PostgresError> {
+) -> Result<(), PostgresError> {
     // Set for this transaction alone: behind a pooler the session's next transaction may be somebody else's.
     let query = sqlx::query(
         "SELECT pg_catalog.count(pg_catalog.pg_notify($1, text)), pg_catalog.set_config('synchronous_commit', 'off', true) \
@@ -208,6 +203,6 @@ async fn send(
     )
         .bind(notify_channel)
         .bind(texts);
-    within(LIMIT, query.execute(&mut connection)).await?;
-    Ok(connection)
+    within(LIMIT, query.execute(connection)).await?;
+    Ok(())
 }

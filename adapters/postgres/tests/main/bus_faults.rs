@@ -12,6 +12,7 @@ use switchboard_core::ports::{
 use switchboard_core::types::{Channel, DurableEvent, Payload};
 use switchboard_testkit::eventually;
 use switchboard_testkit::postgres::StopMode;
+use switchboard_testkit::proxy::{Mode, Proxy};
 use switchboard_testkit::suites::{channel, event, payload};
 use tokio::time::{Instant, timeout};
 
@@ -389,5 +390,36 @@ async fn closing_is_quick_and_flushes_what_was_accepted() {
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     for n in 0..500 {
         assert_eq!(next_ephemeral(&mut events).await, payload(&n.to_string()));
+    }
+}
+
+/// Restarted servers, poolers and firewalls end connections that rest, some of them without a word.
+#[tokio::test(flavor = "multi_thread")]
+async fn publishers_that_rested_on_a_connection_that_is_gone_lose_nothing() {
+    let cluster = Cluster::new().await;
+    let (user, at) = cluster.url.rsplit_once('@').unwrap();
+    let (server, database) = at.split_once('/').unwrap();
+    let server = server.parse().unwrap();
+    let (first, second) = (Proxy::start(server).await, Proxy::start(server).await);
+    let mut config = cluster.config("n1");
+    config.session_dsn = Some(config.dsn);
+    let hosts = format!("{},{}", first.address(), second.address());
+    config.dsn = format!("{user}@{hosts}/{database}?connect_timeout=1").parse().unwrap();
+    let (from, to) = (cluster.try_ports(config).await.unwrap(), cluster.ports("n2").await);
+    let room = channel("room:1");
+    let mut typing = to.ephemeral().subscribe(&room).await.unwrap();
+
+    for n in 1..=3 {
+        match n {
+            2 => first.cut(),
+            3 => first.set(Mode::Stall),
+            _ => {}
+        }
+        let sent = payload(&n.to_string());
+        let stored = timeout(LONG, from.durable().publish(&room, &event(), &sent)).await.expect("hangs");
+        assert_eq!(stored.unwrap().seq, n);
+        from.ephemeral().publish(&room, &event(), &sent).await.unwrap();
+        assert_eq!(next_ephemeral(&mut typing).await, sent);
+        tokio::time::sleep(Duration::from_secs(6)).await;
     }
 }
