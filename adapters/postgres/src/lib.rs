@@ -165,7 +165,7 @@ impl Postgres {
         self.listening.finish(Duration::from_millis(500)).await;
         self.durable.close();
         self.registry.close().await;
-        self.pool.close().await;
+        self.pool.close();
     }
 
     fn show(

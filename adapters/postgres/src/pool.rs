@@ -1,18 +1,20 @@
 //! The small pool for everything that is not dedicated: reading members and history.
 //!
-//! sqlx's pool, with two additions: a bound on every call, and a switch to the new primary after a failover.
+//! Not sqlx's, which knows one host: here a connection that is missing is looked for wherever the primary may be, as for every other
+//! purpose. Each call is bounded, and a connection whose call failed or was given up is not used again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgArguments, PgPool, PgPoolOptions, PgRow};
+use parking_lot::Mutex;
+use sqlx::Postgres;
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{PgConnection, Postgres};
+use tokio::sync::Semaphore;
 
 use crate::error::PostgresError;
-use crate::route::{Route, ensure_writable, within};
+use crate::line::{Kept, Line};
+use crate::route::{Route, within};
 
 /// Longest wait for a free connection and for an answer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -20,24 +22,29 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Connections that nobody used for so long are given back to PostgreSQL.
 const IDLE: Duration = Duration::from_mins(5);
 
+/// Reads from a server that became a standby would be answered too, with yesterday's news: every call looks first.
+const TRUST: Duration = Duration::ZERO;
+
 #[derive(Clone)]
 pub(crate) struct Pool {
-    inner: PgPool,
-    route: Route,
-    /// The host the pool connects to, as the route counts hosts.
-    host: Arc<AtomicUsize>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    line: Line,
+    size: usize,
+    /// One for each call that may be under way.
+    places: Semaphore,
+    /// The one that was used last is the last.
+    idle: Mutex<Vec<Kept>>,
 }
 
 impl Pool {
     pub(crate) fn new(route: Route, size: u32) -> Self {
-        let options = PgPoolOptions::new()
-            .max_connections(size.max(1))
-            .acquire_timeout(LIMIT)
-            .idle_timeout(IDLE)
-            .test_before_acquire(true);
-        let inner = options.connect_lazy_with(route.primary_options("pool"));
-        let host = Arc::new(AtomicUsize::new(route.primary_index()));
-        Self { inner, route, host }
+        let size = size.max(1) as usize;
+        let line = Line::new(route, "pool", &[], TRUST);
+        let inner = Inner { line, size, places: Semaphore::new(size), idle: Mutex::default() };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Runs one query on any connection to the primary.
@@ -45,56 +52,30 @@ impl Pool {
         &self,
         query: Query<'_, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>, PostgresError> {
-        self.follow_primary();
+        let Inner { line, places, idle, .. } = &*self.inner;
         within(LIMIT, async {
-            let mut borrowed = Borrowed { connection: self.inner.acquire().await?, good: false };
-            let rows = Self::read(&mut borrowed.connection, &self.route, query).await?;
-            borrowed.good = true;
+            let _place = places.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
+            let kept = idle.lock().pop();
+            let mut kept = line.ready(kept).await?;
+            let rows = query.fetch_all(&mut kept.connection).await?;
+            let mut idle = idle.lock();
+            // The nodes' own looks at the heads come by every few seconds.
+            idle.retain(|kept| kept.rested() < IDLE);
+            idle.push(kept.rest());
             Ok::<_, PostgresError>(rows)
         })
         .await
     }
 
-    /// Reads from a standby would be answered too, with yesterday's news.
-    async fn read(
-        connection: &mut PgConnection,
-        route: &Route,
-        query: Query<'_, Postgres, PgArguments>,
-    ) -> Result<Vec<PgRow>, PostgresError> {
-        ensure_writable(&mut *connection, &route.primary_options("pool")).await?;
-        Ok(query.fetch_all(connection).await?)
-    }
-
     /// Connections in use and idle.
     pub(crate) fn usage(&self) -> (usize, usize) {
-        let idle = self.inner.num_idle();
-        ((self.inner.size() as usize).saturating_sub(idle), idle)
+        let Inner { size, places, idle, .. } = &*self.inner;
+        (size - places.available_permits(), idle.lock().len())
     }
 
-    pub(crate) async fn close(&self) {
-        // A connection that is stuck in a call must not hold up the end of the process.
-        let _ = tokio::time::timeout(Duration::from_millis(500), self.inner.close()).await;
-    }
-
-    fn follow_primary(&self) {
-        let primary = self.route.primary_index();
-        if self.host.swap(primary, Ordering::Relaxed) != primary {
-            self.inner.set_connect_options(self.route.primary_options("pool"));
-        }
-    }
-}
-
-/// A connection that goes back to the pool only if its call succeeded. After an error it may lead to a server that became a
-/// standby, after a call that was given up to nowhere at all: waiting for it would take its place in the pool for ever.
-struct Borrowed {
-    connection: PoolConnection<Postgres>,
-    good: bool,
-}
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        if !self.good {
-            self.connection.close_on_drop();
-        }
+    /// Takes no more calls; those that are under way end by themselves.
+    pub(crate) fn close(&self) {
+        self.inner.places.close();
+        self.inner.idle.lock().clear();
     }
 }

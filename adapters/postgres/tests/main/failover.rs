@@ -179,3 +179,17 @@ async fn b136_of_several_hosts_the_one_that_takes_writes_is_used() {
     }
     assert_eq!(second.count(&format!("SELECT count(*) FROM \"{}\".event_log", first.schema)).await, 1);
 }
+
+/// Readers look for the primary themselves: nothing else uses the route that they share with the publishers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_only_reads_finds_the_primary_among_several_hosts() {
+    let cluster = Cluster::new().await;
+    let (user, at) = cluster.url.rsplit_once('@').unwrap();
+    let (primary, database) = at.split_once('/').unwrap();
+    let mut config = cluster.config("n1");
+    config.session_dsn = Some(config.dsn);
+    config.dsn = format!("{user}@127.0.0.1:1,{primary}/{database}").parse().unwrap();
+    let ports = cluster.try_ports(config).await.unwrap();
+    let _events = ports.durable().subscribe(&channel("room:1"), StartFrom::Now).await.unwrap();
+    assert_eq!(ports.registry().members().await.unwrap(), []);
+}
