@@ -138,7 +138,11 @@ impl PublisherWorker {
     }
 
     async fn publish(&mut self, batch: Vec<Request>) {
-        match self.store(&batch).await {
+        let mut stored = self.store(&batch).await;
+        if stored.as_ref().is_err_and(is_conflict) {
+            stored = self.store(&batch).await;
+        }
+        match stored {
             Ok(positions) => {
                 self.published.add(positions.len() as u64);
                 for (request, position) in batch.into_iter().zip(positions) {
@@ -151,8 +155,8 @@ impl PublisherWorker {
                 self.ring_again = Some(Instant::now() + QUIET);
                 Box::pin(self.publish(batch)).await;
             }
-            // The server refused the statement as a whole and nothing was stored. If one event is to blame, it fails alone.
-            Err(error) if batch.len() > 1 && error.sqlstate().is_some() && self.kept.is_some() => {
+            // The server refused the statement as a whole and nothing was stored. The event that is to blame fails alone.
+            Err(error) if batch.len() > 1 && is_fault_of_an_event(&error) => {
                 warn!(%error, events = batch.len(), "a batch failed, publishing its events one by one");
                 for request in batch {
                     Box::pin(self.publish(vec![request])).await;
@@ -181,12 +185,8 @@ impl PublisherWorker {
         };
         let query = query.bind(if quiet { "on" } else { "off" });
         let result = within(LIMIT, query.fetch_all(&mut kept.connection)).await;
-        // After an error of the statement itself the session is as good as before, unless it is a read-only server's.
-        let usable = match &result {
-            Ok(_) => true,
-            Err(error) => error.sqlstate().is_some_and(|code| !code.starts_with("57") && code != "25006"),
-        };
-        if usable {
+        // Anything else may have to do with the session: a server that became a standby, a plan that a migration made invalid.
+        if result.as_ref().err().is_none_or(|error| is_fault_of_an_event(error) || is_conflict(error)) {
             self.kept = Some(kept.rest());
         }
         result?.iter().map(position).collect()
@@ -210,14 +210,24 @@ pub(super) fn position(row: &PgRow) -> Result<Position, PostgresError> {
     Position::parse(text).map_err(|error| PostgresError::Unsuitable(error.to_string()))
 }
 
-/// Data (22) and constraint (23) errors are the event's own fault and will not go away.
+/// Whether one event of the batch will never be stored, by itself or by others: its data (22), a check (23514), or a trigger that
+/// raises an exception (P0001) refuse it.
+fn is_fault_of_an_event(error: &PostgresError) -> bool {
+    error.sqlstate().is_some_and(|code| code.starts_with("22") || matches!(code.as_str(), "23514" | "P0001"))
+}
+
+/// Whether transactions met in an order in which the server had to end one (40001, 40P01): nothing was stored, so that it is safe to
+/// try again, and worth it.
+fn is_conflict(error: &PostgresError) -> bool {
+    error.sqlstate().is_some_and(|code| matches!(code.as_str(), "40001" | "40P01"))
+}
+
 pub(super) fn failure(error: &PostgresError, payload: &Payload) -> DurableError {
-    match error.sqlstate() {
-        Some(code) if code.starts_with("22") || code.starts_with("23") => DurableError::Rejected(
-            Invalid::new("event", payload.as_str(), format!("PostgreSQL refuses it: {error}")),
-        ),
-        _ => DurableError::Unavailable(error.to_string().into()),
+    if is_fault_of_an_event(error) {
+        let rule = format!("PostgreSQL refuses it: {error}");
+        return DurableError::Rejected(Invalid::new("event", payload.as_str(), rule));
     }
+    DurableError::Unavailable(error.to_string().into())
 }
 
 fn closed() -> DurableError {

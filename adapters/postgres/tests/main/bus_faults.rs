@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use sqlx::Row;
 use switchboard_core::health::Condition;
 use switchboard_core::ports::{
     DurableBus, DurableError, DurableItem, DurableStream, EphemeralError, EphemeralItem, EphemeralStream,
@@ -422,4 +423,81 @@ async fn publishers_that_rested_on_a_connection_that_is_gone_lose_nothing() {
         assert_eq!(next_ephemeral(&mut typing).await, sent);
         tokio::time::sleep(Duration::from_secs(6)).await;
     }
+}
+
+/// Raises the SQLSTATE that a payload names, and each serialization failure only once.
+const REFUSE: &str = "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE code text := NEW.payload #>> '{}';
+    BEGIN
+        IF code <> 'fine' AND (code <> '40001' OR nextval('{schema}.conflicts') = 1) THEN
+            RAISE EXCEPTION 'refused' USING ERRCODE = code;
+        END IF;
+        RETURN NEW;
+    END $$";
+
+impl Cluster {
+    async fn refuse_what_payloads_ask_for(&self) {
+        self.sql("CREATE SEQUENCE {schema}.conflicts").await;
+        self.sql(REFUSE).await;
+        self.sql("CREATE TRIGGER refuse BEFORE INSERT ON {schema}.event_log FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()").await;
+    }
+
+    /// The server process behind the connection that publishes durable events.
+    async fn publishing(&self) -> i32 {
+        let pid = "SELECT pid FROM pg_stat_activity WHERE application_name = 'switchboard durable n1'";
+        self.sql(pid).await[0].get(0)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_is_the_fault_of_an_event_is_said_to_be_and_only_then_the_session_is_kept() {
+    let cluster = Cluster::with_own_server(&[]).await;
+    let ports = cluster.ports("n1").await;
+    cluster.refuse_what_payloads_ask_for().await;
+    let (bus, room) = (ports.durable(), channel("room:1"));
+    let publish = async |code: &str| bus.publish(&room, &event(), &payload(&format!("{code:?}"))).await;
+    publish("fine").await.unwrap();
+    for (code, is_its_own) in [
+        ("22P02", true),
+        ("23514", true),
+        ("P0001", true),
+        ("23505", false),
+        ("0A000", false),
+        ("25006", false),
+        ("42501", false),
+        ("53100", false),
+        ("54000", false),
+        ("55P03", false),
+    ] {
+        let before = cluster.publishing().await;
+        let refused = publish(code).await.unwrap_err();
+        assert_eq!(matches!(refused, DurableError::Rejected(_)), is_its_own, "{code}: {refused}");
+        publish("fine").await.unwrap();
+        assert_eq!(cluster.publishing().await == before, is_its_own, "{code}");
+    }
+    publish("40001").await.expect("a conflict is not tried again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_can_never_be_stored_fails_alone_and_not_its_batch() {
+    let cluster = Cluster::new().await;
+    let ports = cluster.ports("n1").await;
+    cluster.refuse_what_payloads_ask_for().await;
+    let (bus, room) = (ports.durable(), channel("room:1"));
+    bus.publish(&room, &event(), &payload("\"fine\"")).await.unwrap();
+    // While the first batch waits, the others gather.
+    let mut other = cluster.connection().await;
+    cluster.sql_on(&mut other, "BEGIN").await;
+    cluster.sql_on(&mut other, "SELECT FROM {schema}.channel_head FOR UPDATE").await;
+    let publishes = ["fine", "fine", "fine", "P0001", "fine"].map(|code| {
+        let (bus, room, sent) = (&bus, &room, payload(&format!("{code:?}")));
+        async move { bus.publish(room, &event(), &sent).await }
+    });
+    let release = cluster.sql_on(&mut other, "ROLLBACK");
+    let (stored, _) = tokio::join!(futures::future::join_all(publishes), release);
+    let stored: Vec<_> = stored.iter().map(|stored| stored.as_ref().map(|at| at.seq)).collect();
+    assert!(
+        matches!(stored[..], [Ok(1..), Ok(2..), Ok(3..), Err(DurableError::Rejected(_)), Ok(4..)]),
+        "{stored:?}"
+    );
 }
