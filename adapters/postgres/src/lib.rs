@@ -141,6 +141,19 @@ impl Postgres {
     /// The channel's head stays locked until the transaction ends: other publishers of this channel wait, so publish last.
     /// As with any statement, an error ends the transaction; [`DurableError::Unavailable`] holds what the server said. Until the
     /// commit the position is a promise. With a `key` the whole transaction can be repeated if the answer to the commit is lost.
+    ///
+    /// ```no_run
+    /// use switchboard_postgres::{Postgres, sqlx::{Connection, PgConnection, query}};
+    ///
+    /// async fn order(postgres: &Postgres, connection: &mut PgConnection) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let mut transaction = connection.begin().await?;
+    ///     query("INSERT INTO orders (id) VALUES (7)").execute(&mut *transaction).await?;
+    ///     let (channel, event, payload) = ("orders:1".parse()?, "order".parse()?, "{\"id\": 7}".parse()?);
+    ///     postgres.publish_in(&mut transaction, &channel, &event, &payload, None).await?;
+    ///     transaction.commit().await?;
+    ///     Ok(())
+    /// }
+    /// ```
     pub async fn publish_in(
         &self,
         transaction: &mut PgConnection,
