@@ -158,7 +158,7 @@ async fn encoding(connection: &mut PgConnection) -> Result<Finding, PostgresErro
 
 async fn rights(connection: &mut PgConnection, config: &PostgresConfig) -> Result<Finding, PostgresError> {
     let schema = &config.schema;
-    let found = match schema::version(connection, schema).await {
+    let found = match within(LIMIT, schema::version(connection, schema)).await {
         Ok(found) => found,
         Err(error) => return Ok(Finding::failed("rights", error.to_string(), grants(config))),
     };
@@ -191,7 +191,7 @@ async fn rights(connection: &mut PgConnection, config: &PostgresConfig) -> Resul
                                      unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) one \
                UNION ALL SELECT 'event_log_' || segment, 'TRUNCATE' FROM generate_series(0, 7) segment) needed"
     );
-    let row = sqlx::query(AssertSqlSafe(query)).persistent(false).fetch_one(connection).await?;
+    let row = fetch(connection, query).await?;
     Ok(if row.try_get::<Option<bool>, _>(0)?.unwrap_or_default() {
         Finding::ok("rights", format!("may read and write schema {schema} (version {found})"))
     } else {
@@ -306,7 +306,7 @@ fn swallowed(error: &PostgresError) -> Finding {
 
 async fn fetch(
     connection: &mut PgConnection,
-    query: &'static str,
+    query: impl Into<String>,
 ) -> Result<sqlx::postgres::PgRow, PostgresError> {
-    within(LIMIT, sqlx::query(query).persistent(false).fetch_one(connection)).await
+    within(LIMIT, sqlx::query(AssertSqlSafe(query.into())).persistent(false).fetch_one(connection)).await
 }

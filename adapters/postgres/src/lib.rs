@@ -241,7 +241,7 @@ pub async fn migrate(config: &PostgresConfig) -> Result<i32, PostgresError> {
 
 async fn migrate_on(route: &Route, schema: &SchemaName) -> Result<i32, PostgresError> {
     let mut connection = route.connect("migrate").await?;
-    let found = schema::migrate(&mut connection, schema).await?;
+    let found = within(schema::LIMIT, schema::migrate(&mut connection, schema)).await?;
     // The work is done; how the connection ends changes nothing.
     let _ = within(FLUSH, connection.close()).await;
     Ok(found)

@@ -5,6 +5,8 @@
 
 mod name;
 
+use std::time::Duration;
+
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use tracing::info;
@@ -19,6 +21,9 @@ const MIGRATIONS: &[&str] = &[include_str!("v1.sql")];
 /// The version this program needs.
 pub const SCHEMA_VERSION: i32 = 1;
 const _: () = assert!(MIGRATIONS.len() == SCHEMA_VERSION as usize, "SCHEMA_VERSION counts the migrations");
+
+/// Longest wait for a migration. For a lock, which a node that stands still may hold, the server itself waits less long.
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
 /// All statements that create the schema from nothing, as `switchboard migrate --print` shows them.
 pub fn print(schema: &SchemaName) -> String {
@@ -99,6 +104,7 @@ fn prelude(schema: &SchemaName) -> String {
     format!(
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n\
          SET LOCAL search_path = pg_catalog, pg_temp;\n\
+         SET LOCAL lock_timeout = '10s';\n\
          SELECT pg_advisory_xact_lock(hashtextextended('switchboard schema {schema}', 0));\n\
          CREATE SCHEMA IF NOT EXISTS \"{schema}\";\n\
          CREATE TABLE IF NOT EXISTS \"{schema}\".schema_version (\n    \

@@ -112,3 +112,19 @@ async fn a_batch_that_waits_for_a_locked_head_is_refused_by_the_server_and_not_s
         "3"
     );
 }
+
+/// A node that was frozen while it migrated holds the lock for as long as it stands still.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_behind_a_migration_that_stands_still_is_told_why_and_may_try_again() {
+    let cluster = Cluster::new().await;
+    let mut frozen = cluster.connection().await;
+    cluster.sql_on(&mut frozen, "BEGIN").await;
+    let lock =
+        format!("SELECT pg_advisory_xact_lock(hashtextextended('switchboard schema {}', 0))", cluster.schema);
+    cluster.sql_on(&mut frozen, &lock).await;
+    let waited = tokio::time::timeout(LONG, cluster.try_ports(cluster.config("n1"))).await;
+    let error = waited.expect("waits for ever").err().expect("went ahead without the lock");
+    assert!(error.is_transient() && error.to_string().contains("55P03"), "{error}");
+    cluster.sql_on(&mut frozen, "ROLLBACK").await;
+    cluster.ports("n1").await;
+}
