@@ -14,6 +14,8 @@
 //! | durable | publishing durable events | reopened with the next batch |
 //! | ephemeral | publishing ephemeral events, `synchronous_commit = off` | reopened; events older than 5 s are dropped and counted |
 //! | pool | history, members | reopened when needed |
+//!
+//! A connection of the last four that cannot be had is reported to the health registry under its name.
 
 mod config;
 pub mod doctor;
@@ -99,6 +101,11 @@ impl Postgres {
         let hints = Arc::new(Hints::new(&schema));
         let registry = PostgresRegistry::new(session_route.clone(), pool.clone(), &schema, hints.receiver());
 
+        let lines = [
+            ("durable", durable_worker.reach()),
+            ("ephemeral", ephemeral_worker.reach()),
+            ("pool", pool.reach()),
+        ];
         let state = ListenerState::new();
         let sinks: Vec<Arc<dyn Sink>> = vec![hints, durable.clone(), ephemeral.clone()];
         let listener = Listener::new(session_route, &schema, sinks, state.clone());
@@ -121,6 +128,9 @@ impl Postgres {
                 tasks.spawn(durable.watch_heads(stop));
             }),
         };
+        for (name, reach) in lines {
+            health.check(name, move || reach.condition());
+        }
         postgres.show(stats, health, state, published, upkeep);
         Ok(postgres)
     }

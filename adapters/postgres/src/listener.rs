@@ -28,8 +28,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(5);
 /// Pauses between attempts to open a session.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// A session that has been gone for so long makes the node unready: it may serve old news.
-const GONE: Duration = Duration::from_secs(15);
+/// A session, or any other connection, that has been gone for so long makes the node unready: it may serve old news.
+pub(crate) const GONE: Duration = Duration::from_secs(15);
 
 /// Who wants the notifications of one NOTIFY channel. Called from the listening task: must not block.
 pub(crate) trait Sink: Send + Sync {

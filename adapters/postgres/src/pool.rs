@@ -13,7 +13,7 @@ use sqlx::query::Query;
 use tokio::sync::Semaphore;
 
 use crate::error::PostgresError;
-use crate::line::{Kept, Line};
+use crate::line::{Kept, Line, Reach};
 use crate::route::{Route, within};
 
 /// Longest wait for a free connection and for an answer.
@@ -53,7 +53,7 @@ impl Pool {
         query: Query<'_, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>, PostgresError> {
         let Inner { line, places, idle, .. } = &*self.inner;
-        within(LIMIT, async {
+        let answer = within(LIMIT, async {
             let _place = places.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
             let kept = idle.lock().pop();
             let mut kept = line.ready(kept).await?;
@@ -64,7 +64,15 @@ impl Pool {
             idle.push(kept.rest());
             Ok::<_, PostgresError>(rows)
         })
-        .await
+        .await;
+        if let Err(error @ PostgresError::Timeout(_)) = &answer {
+            line.failed(error);
+        }
+        answer
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        self.inner.line.reach.clone()
     }
 
     /// Connections in use and idle.

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::error::PostgresError;
-use crate::line::{Kept, Line};
+use crate::line::{Kept, Line, Reach};
 use crate::route::{Route, Settings, within};
 use crate::schema::SchemaName;
 
@@ -112,6 +112,10 @@ pub(crate) struct PublisherWorker {
 }
 
 impl PublisherWorker {
+    pub(crate) fn reach(&self) -> Reach {
+        self.line.reach.clone()
+    }
+
     /// Publishes until cancelled, and then whatever was accepted before that.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut batch = Vec::new();
@@ -124,6 +128,10 @@ impl PublisherWorker {
                 },
                 () = stop.cancelled(), if !self.requests.is_closed() => {
                     self.requests.close();
+                    continue;
+                }
+                kept = self.line.mended() => {
+                    self.kept = Some(kept);
                     continue;
                 }
             }

@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::wire;
 use crate::error::PostgresError;
-use crate::line::{Kept, Line};
+use crate::line::{Kept, Line, Reach};
 use crate::route::{Route, within};
 use crate::schema::SchemaName;
 
@@ -151,10 +151,18 @@ impl PublisherWorker {
 
     /// Sends until cancelled, and then once more what waits.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        while stop.run_until_cancelled(self.outbox.filled.notified()).await.is_some() {
-            self.send_all(&stop).await;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.outbox.filled.notified() => self.send_all(&stop).await,
+                kept = self.line.mended() => self.kept = Some(kept),
+            }
         }
         self.send_all(&stop).await;
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        self.line.reach.clone()
     }
 
     async fn send_all(&mut self, stop: &CancellationToken) {

@@ -501,3 +501,44 @@ async fn an_event_that_can_never_be_stored_fails_alone_and_not_its_batch() {
         "{stored:?}"
     );
 }
+
+/// LISTEN and renewals may have a route of their own, which says nothing about the other one.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_cannot_be_had_are_reported_and_mend_themselves() {
+    let cluster = Cluster::new().await;
+    let (user, at) = cluster.url.rsplit_once('@').unwrap();
+    let (server, database) = at.split_once('/').unwrap();
+    let proxy = Proxy::start(server.parse().unwrap()).await;
+    let mut config = cluster.config("n1");
+    config.session_dsn = Some(config.dsn);
+    config.dsn = format!("{user}@{}/{database}", proxy.address()).parse().unwrap();
+    let node = cluster.start(config).await;
+    let (bus, room) = (node.ports.durable(), channel("room:1"));
+    bus.publish(&room, &event(), &payload("1")).await.unwrap();
+
+    proxy.set(Mode::Refuse);
+    proxy.reset();
+    // The first finds the connection lost, the second none to replace it.
+    for _ in 0..2 {
+        bus.publish(&room, &event(), &payload("2")).await.unwrap_err();
+        bus.history(&room, None, 1).await.unwrap_err();
+        node.ports.ephemeral().publish(&room, &event(), &payload("2")).await.unwrap();
+    }
+    let conditions = || {
+        let report = node.health.report().into_iter();
+        report
+            .filter(|(name, _)| ["durable", "ephemeral", "pool"].contains(name))
+            .map(|(_, condition)| condition)
+    };
+    eventually(LONG, "all are degraded", async || {
+        conditions().all(|condition| matches!(condition, Condition::Degraded(_)))
+    })
+    .await;
+    eventually(LONG, "all have failed", async || {
+        conditions().all(|condition| matches!(condition, Condition::Failed(_)))
+    })
+    .await;
+    // Nobody sends anything to a node that is not ready.
+    proxy.set(Mode::Forward);
+    eventually(LONG, "all are well", async || conditions().all(|condition| condition == Condition::Ok)).await;
+}
