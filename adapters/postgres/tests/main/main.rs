@@ -5,6 +5,7 @@
 mod bus_faults;
 mod cluster;
 mod failover;
+mod listening;
 mod pooler;
 mod publishing;
 mod registry_faults;
