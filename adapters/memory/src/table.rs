@@ -37,6 +37,13 @@ struct Row {
     stats: Stats,
 }
 
+impl Row {
+    /// By the longer of two thresholds: another node's and its own.
+    fn is_stale(&self, now: OffsetDateTime, threshold: Duration) -> bool {
+        age(now, self.heartbeat) > threshold.max(self.registration.timing.stale_threshold())
+    }
+}
+
 impl Table {
     pub(crate) fn new(clock: Clock) -> Self {
         Self { inner: Mutex::default(), moved: watch::Sender::new(()), clock }
@@ -77,7 +84,7 @@ impl Table {
             incarnation: row.registration.identity.incarnation,
             endpoint: row.registration.endpoint.clone(),
             heartbeat: row.heartbeat,
-            stale: age(now, row.heartbeat) > stale_threshold,
+            stale: row.is_stale(now, stale_threshold),
         })
     }
 
@@ -132,7 +139,7 @@ impl Table {
         let witnessed = heartbeat.sweep == SweepScope::Stale && gap <= timing.proof_window();
         let dead = |row: &Row| {
             let ghost = previous - row.heartbeat > timing.ghost_threshold();
-            let stale = witnessed && age(now, row.heartbeat) > timing.stale_threshold();
+            let stale = witnessed && row.is_stale(now, timing.stale_threshold());
             in_order && row.registration.identity != heartbeat.identity && (ghost || stale)
         };
         let mut swept = Vec::new();

@@ -12,12 +12,12 @@ use tracing::warn;
 
 use crate::error::PostgresError;
 
-pub(super) fn holder(row: &PgRow, stale_threshold: Duration) -> Result<Holder, PostgresError> {
+pub(super) fn holder(row: &PgRow) -> Result<Holder, PostgresError> {
     Ok(Holder {
         incarnation: incarnation(row)?,
         endpoint: Endpoint::parse(row.try_get("endpoint")?).map_err(|error| foreign(&error))?,
         heartbeat: row.try_get("heartbeat")?,
-        stale: duration(row, "age")? > stale_threshold,
+        stale: row.try_get("stale")?,
     })
 }
 

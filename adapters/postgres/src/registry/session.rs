@@ -60,9 +60,11 @@ impl Session {
         &mut self,
         stale_threshold: Duration,
     ) -> Result<Option<Holder>, PostgresError> {
-        let query = sqlx::query(self.statements.holder.clone()).bind(self.identity.node_id.as_str());
+        let query = sqlx::query(self.statements.holder.clone())
+            .bind(self.identity.node_id.as_str())
+            .bind(micros(stale_threshold));
         let row = query.fetch_optional(&mut self.connection).await?;
-        row.as_ref().map(|row| rows::holder(row, stale_threshold)).transpose()
+        row.as_ref().map(rows::holder).transpose()
     }
 
     /// Writes the row, if there is none, or it still is as it was `seen`, or it is our own.
@@ -79,6 +81,7 @@ impl Session {
             .bind(json(&registration.meta))
             .bind(seen.map(|holder| uuid(holder.incarnation)))
             .bind(seen.map(|holder| holder.heartbeat))
+            .bind(micros(registration.timing.stale_threshold()))
             .fetch_optional(&mut self.connection)
             .await?;
         self.identity = identity.clone();

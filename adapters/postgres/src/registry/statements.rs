@@ -42,17 +42,16 @@ impl Statements {
                 "SELECT CASE WHEN pg_try_advisory_lock(key) THEN pg_advisory_unlock(key) ELSE false END \
                  FROM (SELECT hashtextextended('switchboard node {schema}/' || $1::uuid, 0) AS key OFFSET 0) AS k",
             ),
-            holder: sql(
-                r#"SELECT incarnation, endpoint, heartbeat, (extract(epoch FROM now() - heartbeat) * 1000000)::bigint AS age
-                   FROM "{schema}".node_registry WHERE node_id = $1"#,
-            ),
+            holder: sql(r#"SELECT incarnation, endpoint, heartbeat,
+                          now() - heartbeat > greatest($2 * interval '1 microsecond', stale_after) AS stale
+                   FROM "{schema}".node_registry WHERE node_id = $1"#),
             // Guarded by what was looked at: of two that saw the same holder, one writes, and a holder that has renewed since stays.
             take_row: sql(r#"WITH taken AS (
-                       INSERT INTO "{schema}".node_registry AS r (node_id, incarnation, endpoint, meta)
-                       VALUES ($1, $2, $3, $4::jsonb)
+                       INSERT INTO "{schema}".node_registry AS r (node_id, incarnation, endpoint, meta, stale_after)
+                       VALUES ($1, $2, $3, $4::jsonb, $7 * interval '1 microsecond')
                        ON CONFLICT (node_id) DO UPDATE
                        SET incarnation = excluded.incarnation, endpoint = excluded.endpoint, meta = excluded.meta,
-                           registered_at = now(), heartbeat = now(), stats = '{}'
+                           stale_after = excluded.stale_after, registered_at = now(), heartbeat = now(), stats = '{}'
                        WHERE r.incarnation = excluded.incarnation OR (r.incarnation, r.heartbeat) = ($5, $6)
                        RETURNING r.seq, r.heartbeat
                    )
@@ -72,7 +71,7 @@ impl Statements {
                        WHERE r.node_id <> me.node_id AND me.previous = $8
                          AND (r.heartbeat < me.previous - $4 * interval '1 microsecond'
                               OR $5 AND now() - me.previous <= $6 * interval '1 microsecond'
-                                    AND r.heartbeat < now() - $7 * interval '1 microsecond')
+                                    AND r.heartbeat < now() - greatest($7 * interval '1 microsecond', r.stale_after))
                        FOR UPDATE OF r SKIP LOCKED
                    ), swept AS (
                        DELETE FROM "{schema}".node_registry r USING stale s

@@ -9,7 +9,8 @@ CREATE UNLOGGED TABLE "{schema}".node_registry (
     heartbeat     timestamptz NOT NULL DEFAULT now(),
     stats         jsonb       NOT NULL DEFAULT '{}',
     incarnation   uuid        NOT NULL DEFAULT gen_random_uuid(),
-    meta          jsonb       NOT NULL DEFAULT '{}'
+    meta          jsonb       NOT NULL DEFAULT '{}',
+    stale_after   interval    NOT NULL DEFAULT '0' -- the node's own threshold: nobody with a shorter one may sweep it earlier
 ) WITH (fillfactor = 50); -- room for heartbeats to be updated in place
 
 -- The last position of each channel. Its row lock is what makes commit order and seq order the same.

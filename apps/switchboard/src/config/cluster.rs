@@ -53,7 +53,7 @@ pub(crate) struct ClusterArgs {
 
     /// Age of a heartbeat from which peers take a node for dead: a duration, at least two heartbeats, at most 24h.
     ///
-    /// The same for all nodes of a cluster. A node that could not renew for so long takes no work until it has.
+    /// The same for all nodes of a cluster; while it is being changed, the longer one of two nodes counts. A node that could not renew for so long takes no work until it has.
     #[arg(
         long,
         env = "CLUSTER_STALE_THRESHOLD",

@@ -62,7 +62,8 @@ pub struct Registration {
     pub endpoint: Endpoint,
     /// Static facts: version, HTTP address, key fingerprint, start time. Never changes during an incarnation.
     pub meta: Stats,
-    /// Its timing, whose stale threshold decides when another holder of the node id may be replaced.
+    /// Its timing, whose stale threshold decides when another holder of the node id may be replaced, and before when nobody may
+    /// take this node for dead: of two nodes' thresholds the longer one counts, so that they need not be changed everywhere at once.
     pub timing: Timing,
 }
 
@@ -103,7 +104,7 @@ pub enum SweepScope {
     /// Only ghosts: rows that were older than [`Timing::ghost_threshold`] already when the caller last got through.
     /// Safe even right after a start, or after any outage that is shorter than that.
     Ghosts,
-    /// Ghosts, and rows older than the stale threshold; the latter only if the caller itself got through within the last
+    /// Ghosts, and rows older than the stale threshold, the caller's and their own; the latter only if the caller itself got through within the last
     /// [`Timing::proof_window`]. To be asked for by a node whose renewals have succeeded without a gap for a full
     /// stale threshold.
     Stale,

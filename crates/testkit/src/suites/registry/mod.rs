@@ -57,6 +57,7 @@ macro_rules! registry_suite {
                 a_renewal_tells_stats_and_sees_everybody_in_order,
                 the_stale_are_swept_on_evidence,
                 without_evidence_nobody_is_swept,
+                of_two_thresholds_the_longer_one_counts,
                 a_renewal_that_is_out_of_order_sweeps_nobody,
                 ghosts_go_with_any_renewal_in_order,
                 a_lone_node_clears_ghosts_with_its_first_renewal,

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
-use switchboard_core::ports::{ChangeHints, Heartbeat, SweepScope};
+use switchboard_core::ports::{ChangeHints, Heartbeat, Registration, RegistryError, SweepScope};
+use switchboard_core::timing::Timing;
+use switchboard_core::types::Identity;
 use tokio::time::{sleep, timeout};
 
-use super::{Fixture, Node, id, names, timing, told};
+use super::{Fixture, Node, id, names, registration, timing, told};
 use crate::wait::LONG;
 
 /// One step: heartbeat, stats, look around.
@@ -59,6 +61,27 @@ pub async fn without_evidence_nobody_is_swept<F: Fixture>(fixture: &F) {
     assert_eq!(back.swept, []);
     assert!(back.gap >= Duration::from_mins(1), "the gap is not told: {:?}", back.gap);
     drop(b);
+}
+
+/// A threshold that is being raised node by node costs nobody its place.
+pub async fn of_two_thresholds_the_longer_one_counts<F: Fixture>(fixture: &F) {
+    let a = Node::start(fixture, "a").await;
+    let session = fixture.session().await;
+    let patient = Timing::new(Duration::from_secs(40), Duration::from_mins(2)).unwrap();
+    let b = Registration { timing: patient, ..registration(&Identity::fresh(id("b"))) };
+    F::registry(&session).register(&b).await.unwrap();
+
+    fixture.age(&id("b"), Duration::from_mins(1)).await;
+    let early = a.renew::<F>(SweepScope::Stale, a.registered.heartbeat).await.unwrap();
+    assert_eq!(early.swept, []);
+    let second = fixture.session().await;
+    let claim = F::registry(&second).register(&registration(&Identity::fresh(id("b")))).await;
+    assert!(matches!(claim, Err(RegistryError::NodeIdTaken { .. })), "{claim:?}");
+
+    fixture.age(&id("b"), Duration::from_mins(1)).await;
+    let due = a.renew::<F>(SweepScope::Stale, early.heartbeat).await.unwrap();
+    assert_eq!(due.swept.len(), 1);
+    assert_eq!(due.swept[0].identity, b.identity);
 }
 
 /// What was given up and is carried out late knows nothing.

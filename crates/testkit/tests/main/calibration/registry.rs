@@ -33,6 +33,7 @@ enum Fault {
     SweepsWithoutWitness,
     SweepsOutOfOrder,
     SweepsTooEarly,
+    ForgetsThresholds,
     SweepsNobody,
     SweepsTheCaller,
     SweepsWhenEverybodyIsStale,
@@ -60,6 +61,7 @@ faults! { Cluster,
     a_sweep_right_after_a_stall: Fault::SweepsWithoutWitness => registry::without_evidence_nobody_is_swept;
     a_sweep_by_a_call_that_is_carried_out_late: Fault::SweepsOutOfOrder => registry::a_renewal_that_is_out_of_order_sweeps_nobody;
     a_sweep_before_the_threshold: Fault::SweepsTooEarly => registry::the_stale_are_swept_on_evidence;
+    a_sweep_by_a_shorter_threshold: Fault::ForgetsThresholds => registry::of_two_thresholds_the_longer_one_counts;
     the_dead_who_stay: Fault::SweepsNobody => registry::the_stale_are_swept_on_evidence;
     ghosts_who_stay: Fault::SweepsNobody => registry::ghosts_go_with_any_renewal_in_order;
     ghosts_who_stay_with_a_lone_node: Fault::SweepsNobody => registry::a_lone_node_clears_ghosts_with_its_first_renewal;
@@ -145,9 +147,7 @@ impl Broken {
             Some(Fault::SweepsUnasked) => bent.sweep = SweepScope::Stale,
             Some(Fault::SweepsNobody) => bent.witness -= Duration::from_secs(1),
             Some(Fault::SweepsOutOfOrder) => bent.witness = holder.map_or(bent.witness, |h| h.heartbeat),
-            Some(Fault::SweepsTooEarly) => {
-                bent.timing = Timing::new(Duration::from_secs(10), Duration::from_secs(25)).unwrap();
-            }
+            Some(Fault::SweepsTooEarly) => bent.timing = hasty(),
             // Its own heartbeat is fresh by the time it is asked for evidence.
             Some(Fault::SweepsWithoutWitness | Fault::SweepsWhenEverybodyIsStale) => {
                 let first = Heartbeat { sweep: SweepScope::Ghosts, ..heartbeat.clone() };
@@ -158,6 +158,11 @@ impl Broken {
         }
         bent
     }
+}
+
+/// Shorter than asked for.
+fn hasty() -> Timing {
+    Timing::new(Duration::from_secs(10), Duration::from_secs(25)).unwrap()
 }
 
 #[async_trait]
@@ -176,6 +181,8 @@ impl Registry for Broken {
             }
             (Some(Fault::GivesNewPlaces), Some(holder)) => self.inner.deregister(&holder.identity).await?,
             (Some(Fault::ForgetsFacts), _) => registration.meta = Stats::default(),
+            (Some(Fault::SweepsTooEarly), _) => registration.timing = hasty(),
+            (Some(Fault::ForgetsThresholds), _) => registration.timing = Timing::default(),
             _ => {}
         }
         let registered = match self.inner.register(&registration).await {
