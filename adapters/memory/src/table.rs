@@ -82,7 +82,7 @@ impl Table {
         let row = inner.rows.get(node_id)?;
         Some(Holder {
             incarnation: row.registration.identity.incarnation,
-            endpoint: row.registration.endpoint.clone(),
+            endpoint: row.registration.endpoint.to_string(),
             heartbeat: row.heartbeat,
             stale: row.is_stale(now, stale_threshold),
         })

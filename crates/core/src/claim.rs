@@ -10,15 +10,15 @@
 
 use time::OffsetDateTime;
 
-use crate::types::{Endpoint, Incarnation};
+use crate::types::Incarnation;
 
 /// Whoever has the row of a node id.
 #[derive(Debug, Clone)]
 pub struct Holder {
     /// The process that wrote it.
     pub incarnation: Incarnation,
-    /// Where that process is.
-    pub endpoint: Endpoint,
+    /// Where that process is, for people: a row that nobody can read must not keep its id for ever.
+    pub endpoint: String,
     /// When it last renewed, by the registry's clock.
     pub heartbeat: OffsetDateTime,
     /// Whether its heartbeat is older than the stale threshold.
@@ -55,7 +55,7 @@ pub enum Claim {
     /// Look again in a moment.
     Wait,
     /// A live process at this endpoint has it.
-    Taken(Endpoint),
+    Taken(String),
 }
 
 /// `first_seen` is what the first look showed, `waited` whether patience has run out.
@@ -92,7 +92,7 @@ mod tests {
 
     fn holder(incarnation: Incarnation, beats: u64, stale: bool) -> Holder {
         let heartbeat = OffsetDateTime::UNIX_EPOCH + Duration::from_secs(beats);
-        Holder { incarnation, endpoint: "127.0.0.1:1".parse().unwrap(), heartbeat, stale }
+        Holder { incarnation, endpoint: "127.0.0.1:1".to_owned(), heartbeat, stale }
     }
 
     #[test]

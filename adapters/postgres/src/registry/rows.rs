@@ -15,7 +15,7 @@ use crate::error::PostgresError;
 pub(super) fn holder(row: &PgRow) -> Result<Holder, PostgresError> {
     Ok(Holder {
         incarnation: incarnation(row)?,
-        endpoint: Endpoint::parse(row.try_get("endpoint")?).map_err(|error| foreign(&error))?,
+        endpoint: row.try_get("endpoint")?,
         heartbeat: row.try_get("heartbeat")?,
         stale: row.try_get("stale")?,
     })

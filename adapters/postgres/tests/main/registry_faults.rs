@@ -444,6 +444,16 @@ async fn rows_that_no_node_wrote_cost_nobody_a_heartbeat() {
     assert_eq!(node.node.membership().borrow().size(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_cannot_be_read_is_replaced_as_any_other_that_is_stale() {
+    let cluster = Cluster::new().await;
+    cluster.ports("migrator").await.close().await;
+    cluster
+        .sql("INSERT INTO {schema}.node_registry (node_id, endpoint, heartbeat) VALUES ('n1', 'two hosts', now() - interval '1 min')")
+        .await;
+    cluster.node("n1").await.sees(1).await;
+}
+
 /// A frozen server carries out in any order what it was sent; a sweep that was sent before the freeze must not be believed after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn b001_a_renewal_that_is_carried_out_late_sweeps_nobody() {

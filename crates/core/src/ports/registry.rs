@@ -171,8 +171,8 @@ pub enum RegistryError {
     NodeIdTaken {
         /// The id asked for.
         node_id: NodeId,
-        /// Where its holder is.
-        endpoint: Endpoint,
+        /// Where its holder says it is.
+        endpoint: String,
     },
     /// The registry refuses and will refuse again: missing rights, missing schema, unusable connection. Do not retry.
     #[error("the registry refuses: {0}")]

@@ -62,7 +62,7 @@ pub async fn a_live_holder_is_left_alone_and_named<F: Fixture>(fixture: &F) {
     let identity = Identity::fresh(id("a"));
     match F::registry(&second).register(&registration(&identity)).await {
         Err(RegistryError::NodeIdTaken { node_id, endpoint }) => {
-            assert_eq!((node_id.as_str(), endpoint.to_string().as_str()), ("a", "127.0.0.1:4000"));
+            assert_eq!((node_id.as_str(), endpoint.as_str()), ("a", "127.0.0.1:4000"));
         }
         other => panic!("{other:?}"),
     }

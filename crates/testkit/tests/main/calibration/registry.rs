@@ -173,7 +173,7 @@ impl Registry for Broken {
         let holder = self.holder(&node_id).await;
         match (self.fault, &holder) {
             (Some(Fault::RegistersOnce), Some(holder)) => {
-                let endpoint = holder.endpoint.clone();
+                let endpoint = holder.endpoint.to_string();
                 return Err(RegistryError::NodeIdTaken { node_id, endpoint });
             }
             (Some(Fault::ReplacesTheLiving), Some(_)) => {
