@@ -37,7 +37,8 @@ pub enum Lock {
 }
 
 impl Lock {
-    /// What a look shows that finds it `free` or not; `before`: what the last look at the same holder showed.
+    /// What a look shows that finds it `free` or not; `before`: what the last look showed, whoever had the row then. A successor whose
+    /// lock is free after its predecessor's was held is given patience, too.
     pub fn seen(free: bool, before: Option<Self>) -> Self {
         match (free, before) {
             (false, _) => Self::Held,

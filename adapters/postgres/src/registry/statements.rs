@@ -37,10 +37,12 @@ impl Statements {
             lock: sql(
                 "SELECT pg_try_advisory_lock(hashtextextended('switchboard node {schema}/' || $1::uuid, 0))",
             ),
-            // Advisory locks can be asked about only by taking them: for no longer than the statement.
+            // Looked up, not tried: a lock that is taken to see whether it is free is not free for its owner, who may just be
+            // reconnecting, nor for anybody else who looks. A 64-bit key is shown in two halves.
             is_free: sql(
-                "SELECT CASE WHEN pg_try_advisory_lock(key) THEN pg_advisory_unlock(key) ELSE false END \
-                 FROM (SELECT hashtextextended('switchboard node {schema}/' || $1::uuid, 0) AS key OFFSET 0) AS k",
+                "SELECT NOT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+                 WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND d.datname = current_database() \
+                   AND l.classid::bigint << 32 | l.objid::bigint = hashtextextended('switchboard node {schema}/' || $1::uuid, 0))",
             ),
             holder: sql(r#"SELECT incarnation, endpoint, heartbeat,
                           now() - heartbeat > greatest($2 * interval '1 microsecond', stale_after) AS stale
