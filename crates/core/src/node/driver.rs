@@ -51,6 +51,8 @@ enum Incarnate {
     Leave(Identity, Duration),
 }
 
+/// When the handle is gone, it is asked again and again, and is never ready any more.
+type Leave = Fuse<oneshot::Receiver<Duration>>;
 type Renewal = Fuse<BoxFuture<'static, Result<Renewed, Option<RegistryError>>>>;
 type Look = Fuse<BoxFuture<'static, Result<Vec<Member>, RegistryError>>>;
 
@@ -74,12 +76,12 @@ impl Driver {
         (Self { registry, config, stats, status, membership, end }, handles)
     }
 
-    pub(super) async fn run(self, mut leave: oneshot::Receiver<Duration>) {
-        let end = self.live(&mut leave).await;
+    pub(super) async fn run(self, leave: oneshot::Receiver<Duration>) {
+        let end = self.live(&mut leave.fuse()).await;
         self.end.send_replace(Some(end));
     }
 
-    async fn live(&self, leave: &mut oneshot::Receiver<Duration>) -> NodeEnd {
+    async fn live(&self, leave: &mut Leave) -> NodeEnd {
         loop {
             let joined = tokio::select! {
                 biased;
@@ -145,7 +147,7 @@ impl Driver {
     }
 
     /// Keeps one incarnation alive until it is evicted or asked to leave.
-    async fn incarnate(&self, joined: Joined, leave: &mut oneshot::Receiver<Duration>) -> Incarnate {
+    async fn incarnate(&self, joined: Joined, leave: &mut Leave) -> Incarnate {
         let Joined { identity, mut lease, mut witness } = joined;
         let mut hints = self.registry.changes().fuse();
         let mut renewal: Renewal = Fuse::terminated();

@@ -25,16 +25,20 @@ impl Member {
     }
 }
 
-fn start(cluster: &MemoryCluster, name: &str, on_eviction: OnEviction) -> Member {
-    let registry = cluster.registry();
-    let config = NodeConfig {
+fn config(name: &str, on_eviction: OnEviction) -> NodeConfig {
+    NodeConfig {
         node_id: NodeId::parse(name).unwrap(),
         endpoint: "127.0.0.1:4000".parse().unwrap(),
         meta: Stats::default(),
         timing: Timing::default(),
         on_eviction,
-    };
-    Member { node: Node::spawn(registry.clone(), config, StatsRegistry::default()), registry }
+    }
+}
+
+fn start(cluster: &MemoryCluster, name: &str, on_eviction: OnEviction) -> Member {
+    let registry = cluster.registry();
+    let node = Node::spawn(registry.clone(), config(name, on_eviction), StatsRegistry::default());
+    Member { node, registry }
 }
 
 async fn joined(cluster: &MemoryCluster, name: &str) -> Member {
@@ -62,6 +66,23 @@ async fn a_killed_node_is_gone_by_threshold_and_tick_and_not_before_the_threshol
     assert!(killed.elapsed() > timing.stale_threshold(), "{:?}", killed.elapsed());
     let latest = timing.stale_threshold() + timing.heartbeat_interval() + Duration::from_millis(200);
     assert!(killed.elapsed() < latest, "{:?}", killed.elapsed());
+}
+
+/// Whoever starts the task may keep it beyond the handle.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_handle_is_gone_goes_on_until_its_task_is_stopped() {
+    let cluster = MemoryCluster::new();
+    let config = config("a", OnEviction::Stop);
+    let mut task = None;
+    let node = Node::spawn_by(cluster.registry(), config, StatsRegistry::default(), |life| {
+        task = Some(tokio::spawn(life));
+        tokio::spawn(async {})
+    });
+    node.joined().await.unwrap();
+    drop(node);
+    sleep(Timing::default().heartbeat_interval() * 5).await;
+    assert!(cluster.heartbeat_age(&id("a")).unwrap() <= Timing::default().heartbeat_interval());
+    task.unwrap().abort();
 }
 
 #[tokio::test(start_paused = true)]
