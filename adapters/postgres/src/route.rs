@@ -91,11 +91,11 @@ impl Route {
                     self.next.store(index, Ordering::Relaxed);
                     return Ok((connection, options));
                 }
-                // What a person must mend outranks what passes by itself.
-                Err(error) if failure.as_ref().is_none_or(PostgresError::is_transient) => {
-                    failure = Some(error);
-                }
-                Err(_) => {}
+                // While one host may come back by itself, waiting may help, whatever a person must mend about the others.
+                Err(error) => match &failure {
+                    Some(first) if first.is_transient() || !error.is_transient() => {}
+                    _ => failure = Some(error),
+                },
             }
         }
         Err(failure.unwrap_or_else(|| PostgresError::Unsuitable("the database URL names no host".to_owned())))

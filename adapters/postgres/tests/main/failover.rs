@@ -180,6 +180,24 @@ async fn b136_of_several_hosts_the_one_that_takes_writes_is_used() {
     assert_eq!(second.count(&format!("SELECT count(*) FROM \"{}\".event_log", first.schema)).await, 1);
 }
 
+/// A host that was taken out of service, with another password, must not end the wait for one that is restarting.
+#[tokio::test(flavor = "multi_thread")]
+async fn as_long_as_one_host_may_come_back_the_start_waits() {
+    let cluster = Cluster::new().await;
+    let at = cluster.url.rsplit_once('@').unwrap().1;
+    let (host, database) = at.split_once('/').unwrap();
+    for (hosts, waits) in [
+        (format!("{host},127.0.0.1:1"), true),
+        (format!("127.0.0.1:1,{host}"), true),
+        (format!("{host},{host}"), false),
+    ] {
+        let mut config = cluster.config("n1");
+        config.dsn = format!("postgres://postgres:wrong@{hosts}/{database}").parse().unwrap();
+        let error = cluster.try_ports(config).await.err().expect("a wrong password was accepted");
+        assert_eq!(error.is_transient(), waits, "{hosts}: {error}");
+    }
+}
+
 /// Readers look for the primary themselves: nothing else uses the route that they share with the publishers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_only_reads_finds_the_primary_among_several_hosts() {
