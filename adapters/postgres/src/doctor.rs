@@ -163,10 +163,11 @@ async fn rights(connection: &mut PgConnection, config: &PostgresConfig) -> Resul
         Err(error) => return Ok(Finding::failed("rights", error.to_string(), grants(config))),
     };
     if found < SCHEMA_VERSION {
-        let may_create: bool =
-            fetch(connection, "SELECT has_database_privilege(current_database(), 'CREATE')")
-                .await?
-                .try_get(0)?;
+        let query = format!(
+            "SELECT coalesce(has_schema_privilege(to_regnamespace('\"{schema}\"'), 'CREATE'), \
+                             has_database_privilege(current_database(), 'CREATE'))"
+        );
+        let may_create: bool = fetch(connection, query).await?.try_get(0)?;
         return Ok(if may_create {
             Finding::ok(
                 "rights",

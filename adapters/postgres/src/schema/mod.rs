@@ -106,7 +106,10 @@ fn prelude(schema: &SchemaName) -> String {
          SET LOCAL search_path = pg_catalog, pg_temp;\n\
          SET LOCAL lock_timeout = '10s';\n\
          SELECT pg_advisory_xact_lock(hashtextextended('switchboard schema {schema}', 0));\n\
-         CREATE SCHEMA IF NOT EXISTS \"{schema}\";\n\
+         -- CREATE SCHEMA IF NOT EXISTS would need CREATE on the database even where the schema is there.\n\
+         DO $$ BEGIN\n    \
+             IF to_regnamespace('\"{schema}\"') IS NULL THEN CREATE SCHEMA \"{schema}\"; END IF;\n\
+         END $$;\n\
          CREATE TABLE IF NOT EXISTS \"{schema}\".schema_version (\n    \
              version     int         PRIMARY KEY,\n    \
              migrated_at timestamptz NOT NULL DEFAULT now()\n);\n\n"

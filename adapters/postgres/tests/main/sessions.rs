@@ -6,6 +6,7 @@ use sqlx::Row;
 use switchboard_core::ports::{DurableError, Heartbeat, Registration, SweepScope};
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{Identity, NodeId, Stats};
+use switchboard_postgres::doctor::{Verdict, examine};
 use switchboard_testkit::eventually;
 use switchboard_testkit::suites::{channel, event, payload};
 
@@ -111,6 +112,21 @@ async fn a_batch_that_waits_for_a_locked_head_is_refused_by_the_server_and_not_s
         cluster.sql("SELECT payload::text FROM {schema}.event_log WHERE seq = 2").await[0].get::<&str, _>(0),
         "3"
     );
+}
+
+/// A schema that an administrator made for a user who may make no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_owner_of_an_empty_schema_needs_no_rights_in_the_database() {
+    let cluster = Cluster::with_own_server(&[]).await;
+    cluster.sql("CREATE ROLE owner LOGIN PASSWORD 'secret'").await;
+    cluster.sql("CREATE SCHEMA {schema} AUTHORIZATION owner").await;
+    let mut config = cluster.config("n1");
+    let at = cluster.url.rsplit_once('@').unwrap().1;
+    config.dsn = format!("postgres://owner:secret@{at}").parse().unwrap();
+    let findings = examine(&config).await;
+    let rights = findings.iter().find(|finding| finding.check == "rights").unwrap();
+    assert_eq!(rights.verdict, Verdict::Ok, "{rights:?}");
+    cluster.start(config).await.node.joined().await.unwrap();
 }
 
 /// A node that was frozen while it migrated holds the lock for as long as it stands still.

@@ -8,7 +8,7 @@ fn the_sql_can_be_had_without_a_database() {
     assert!(output.status.success(), "{}", stderr(&output));
     let sql = stdout(&output);
     assert!(sql.starts_with("BEGIN;") && sql.ends_with("COMMIT;\n"), "{sql}");
-    assert!(sql.contains("CREATE SCHEMA IF NOT EXISTS \"chat\"") && !sql.contains("{schema}"), "{sql}");
+    assert!(sql.contains("CREATE SCHEMA \"chat\"") && !sql.contains("{schema}"), "{sql}");
 }
 
 #[test]
