@@ -39,19 +39,14 @@ pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<Exit
     let _measuring = telemetry::watch_process(&stats);
     let http = Http::start(&config, &stats).await?;
 
-    let database = config.postgres();
-    let postgres = tokio::select! {
-        postgres = connect::connect(&database, &stats, &health, |why| http.starting(why)) => {
-            // Its message says all; the causes would say it again.
-            postgres.map_err(|error| anyhow!("cannot use PostgreSQL: {error}"))?
-        }
+    let (postgres, node) = tokio::select! {
+        started = start(&config, &http, &stats, &health) => started?,
         reason = stop.asked() => {
             info!(%reason, "stopping before the start was complete");
             http.stop(patience(&config, reason)).await;
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let node = Arc::new(join(&config, &postgres, http.port(), stats).await?);
     http.attach(Services {
         node: Arc::clone(&node),
         registry: postgres.registry(),
@@ -74,7 +69,22 @@ pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<Exit
     }
 }
 
-/// Starts to join, which goes on in the background.
+/// Everything that takes time before the node can join, which goes on in the background.
+async fn start(
+    config: &ServeConfig,
+    http: &Http,
+    stats: &StatsRegistry,
+    health: &HealthRegistry,
+) -> anyhow::Result<(Postgres, Arc<Node>)> {
+    let postgres = connect::connect(&config.postgres(), stats, health, |why| http.starting(why))
+        .await
+        // Its message says all; the causes would say it again.
+        .map_err(|error| anyhow!("cannot use PostgreSQL: {error}"))?;
+    let node = join(config, &postgres, http.port(), stats.clone()).await?;
+    Ok((postgres, Arc::new(node)))
+}
+
+/// Starts to join.
 async fn join(
     config: &ServeConfig,
     postgres: &Postgres,
