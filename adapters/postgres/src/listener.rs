@@ -3,7 +3,11 @@
 //! It never runs inside a transaction (that would hold the tail of the server's NOTIFY queue) and does nothing else. Any error
 //! at all ends the session; a new one is opened with back-off, and the sinks are told, so that they can fill what they
 //! missed. A session that hears nothing for a while notifies itself and must hear that: a pooler that swallows LISTEN, a half-open
-//! socket or a listener the server forgot is found within [`PROBE_EVERY`] + [`LIMIT`]. The idea is Oban's "sonar".
+//! socket or a listener the server forgot is found within [`PROBE_EVERY`] + [`LIMIT`]. The idea is Oban's "sonar". A server that no
+//! longer takes writes would pass: its own NOTIFY is heard, but nobody else's comes there any more. So that is asked, too.
+//!
+//! One thing is not in our hands: the driver's `PgListener`, when dropped, says UNLISTEN in a task of its own, which ends with the
+//! socket: on a half-open one that is when TCP gives up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::error::PostgresError;
-use crate::route::{Route, within};
+use crate::route::{Route, ensure_writable, within};
 use crate::schema::SchemaName;
 
 /// Silence after which the session must prove itself.
@@ -28,6 +32,9 @@ const PROBE_EVERY: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(5);
 /// Pauses between attempts to open a session.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// Pause after a session that did not live to its first proof: who ended it may do so again, and each costs two connections and a
+/// look at all heads.
+const DIED_YOUNG: Duration = Duration::from_secs(1);
 /// A session, or any other connection, that has been gone for so long makes the node unready: it may serve old news.
 pub(crate) const GONE: Duration = Duration::from_secs(15);
 
@@ -149,9 +156,10 @@ impl Listener {
                 };
                 let error = match open {
                     Ok(mut open) => {
-                        pause = RETRY.0;
+                        let opened = Instant::now();
                         self.sinks.iter().for_each(|sink| sink.listening());
                         let error = self.listen(&mut open).await;
+                        pause = if opened.elapsed() < PROBE_EVERY { DIED_YOUNG } else { RETRY.0 };
                         warn!(%error, "lost the LISTEN session, opening a new one");
                         error
                     }
@@ -194,8 +202,10 @@ impl Listener {
         }
     }
 
-    /// Has the session notify itself and hear it.
+    /// Has the session say that its server takes writes, notify itself and hear it.
     async fn prove(&self, session: &mut PgListener) -> Result<(), PostgresError> {
+        let options = self.route.primary_options("listener");
+        within(LIMIT, ensure_writable(&mut *session, &options)).await?;
         within(LIMIT, self.probe().execute(&mut *session)).await?;
         self.echo(session).await
     }

@@ -129,6 +129,41 @@ async fn b043_a_lost_listener_is_reported_and_made_good_while_events_keep_coming
     assert!(stats["postgres"]["listener_sessions_total"].as_u64().unwrap() > 1, "{stats}");
 }
 
+/// Firewalls, poolers and connection limits may end every session as soon as it is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_is_ended_again_and_again_is_not_reopened_in_a_hurry() {
+    let cluster = Cluster::with_own_server(&[]).await;
+    let node = cluster.node("a").await;
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        cluster.terminate("listener a").await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let stats = serde_json::Value::Object(node.stats.collect().0);
+    assert!(stats["postgres"]["listener_sessions_total"].as_u64().unwrap() <= 8, "{stats}");
+}
+
+/// A primary that was demoted without a restart goes on answering a session that only listens.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_leaves_a_server_that_takes_no_writes_any_more() {
+    let cluster = Cluster::with_own_server(&[]).await;
+    let node = cluster.node("a").await;
+    let listener = || node.health.report().into_iter().find(|(name, _)| *name == "listener").unwrap().1;
+    let mut outside = cluster.connection().await;
+    cluster.sql_on(&mut outside, "ALTER SYSTEM SET default_transaction_read_only = on").await;
+    cluster.sql_on(&mut outside, "SELECT pg_reload_conf()").await;
+    eventually(
+        LONG,
+        "the listener has left",
+        async || matches!(listener(), Condition::Degraded(why) if why.contains("read-only")),
+    )
+    .await;
+    cluster.sql_on(&mut outside, "SET default_transaction_read_only = off").await;
+    cluster.sql_on(&mut outside, "ALTER SYSTEM RESET default_transaction_read_only").await;
+    cluster.sql_on(&mut outside, "SELECT pg_reload_conf()").await;
+    eventually(LONG, "the listener is back", async || listener() == Condition::Ok).await;
+}
+
 /// Publishes and receives one event of each kind from one node to the other.
 struct Pair {
     cluster: Cluster,
