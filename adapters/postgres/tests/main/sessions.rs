@@ -46,7 +46,8 @@ async fn better_matches_in_public_for_functions_and_operators_are_not_used() {
     cluster
         .sql("CREATE OPERATOR public.* (LEFTARG = numeric, RIGHTARG = integer, FUNCTION = public.product)")
         .await;
-    let (a, b) = (cluster.node("a").await, cluster.node("b").await);
+    let both = async { (cluster.node("a").await, cluster.node("b").await) };
+    let (a, b) = tokio::time::timeout(LONG, both).await.expect("nodes cannot join");
     a.sees(2).await;
     assert_eq!(b.ports.registry().members().await.unwrap().len(), 2);
     let mut events = b.ports.ephemeral().subscribe(&channel("room:1")).await.unwrap();
