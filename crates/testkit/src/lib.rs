@@ -1,6 +1,7 @@
 //! What Switchboard's tests share.
 //!
 //! - [`suites`]: one conformance suite per port, written from the promises in the port's documentation. Every adapter runs all of it.
+//! - [`history`]: a checker in the manner of Jepsen's, for what was published and what was received on a durable bus.
 //! - [`proxy`]: a TCP proxy that cuts, resets, stalls and refuses.
 //! - [`process`]: real processes that can be killed, frozen and asked to stop.
 //! - `postgres` (feature): a private PostgreSQL per test process, shared, or one of its own for tests that hurt it.
@@ -15,6 +16,7 @@
     reason = "tests stop at the first surprise"
 )]
 
+pub mod history;
 mod http;
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -4,6 +4,7 @@
 
 mod durable;
 mod ephemeral;
+mod history;
 mod registry;
 
 /// Makes a test of each fault: the promise holds for the very same adapter without the fault, and fails with it.
