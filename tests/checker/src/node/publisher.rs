@@ -13,7 +13,6 @@ use switchboard_core::types::{Channel, EventName, Payload, Position};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::RETRY;
 use super::recorder::{Operation, Operations};
 use super::session::{Failure, Session};
 use crate::payload;
@@ -25,6 +24,8 @@ const ROLLBACKS: f64 = 0.2;
 const DISORDER: f64 = 0.05;
 /// Longest pause, between operations and within them, in milliseconds.
 const PAUSE: u64 = 20;
+/// Pause after the bus could not say whether it stored an event.
+const OUTAGE: Duration = Duration::from_millis(500);
 
 pub(crate) struct Publisher {
     channels: Vec<Channel>,
@@ -74,7 +75,7 @@ impl Publisher {
                 Err(DurableError::Unavailable(_)) => {
                     operation.unknown();
                     // An outage shall not be all that the history tells of.
-                    sleep(RETRY).await;
+                    sleep(OUTAGE).await;
                 }
             }
         }))
