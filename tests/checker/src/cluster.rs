@@ -94,10 +94,6 @@ impl Cluster {
         self.channels.iter().flat_map(|channel| [each(channel, false), each(channel, true)]).collect()
     }
 
-    pub(crate) fn channels(&self) -> &[Channel] {
-        &self.channels
-    }
-
     /// Undoes whatever is still done to the connections.
     pub(crate) fn heal(&self) {
         for member in &self.members {

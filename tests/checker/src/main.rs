@@ -15,7 +15,6 @@ mod node;
 mod payload;
 mod recording;
 mod report;
-mod retention;
 mod run;
 mod wire;
 

@@ -14,7 +14,6 @@ use crate::database::Database;
 use crate::nemesis::Nemesis;
 use crate::recording::Recording;
 use crate::report;
-use crate::retention::Retention;
 
 pub(crate) enum Verdict {
     Kept,
@@ -41,11 +40,9 @@ async fn hurt(options: &Options, seed: u64, recording: &Arc<Recording>) -> anyho
     let clusters_own = StdRng::from_rng(&mut rng);
     let mut cluster =
         Cluster::start(options, Arc::clone(&database), Arc::clone(recording), clusters_own).await?;
-    let retention = Retention::start(Arc::clone(&database), cluster.channels().to_vec(), rng);
 
     let stuck = nemesis.rage(&mut cluster, Instant::now() + options.duration()).await?.err();
     let stuck = if stuck.is_some() { stuck } else { settle(&mut nemesis, &mut cluster).await? };
-    drop(retention);
     database.read_log(recording).await?;
     cluster.end().await?;
 

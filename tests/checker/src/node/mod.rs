@@ -15,8 +15,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use switchboard_core::health::HealthRegistry;
 use switchboard_core::stats::StatsRegistry;
-use switchboard_core::types::NodeId;
-use switchboard_postgres::{Dsn, Postgres, PostgresConfig, SchemaName};
+use switchboard_core::types::{ChannelPattern, NodeId};
+use switchboard_postgres::{Dsn, Postgres, PostgresConfig, Retention, RetentionRule, SchemaName};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -85,10 +85,18 @@ async fn work(plan: Plan, quiet: CancellationToken) -> anyhow::Result<()> {
     }
 }
 
+/// So short that segments are emptied all the time, and that who comes back to one of the channels has often missed something.
+fn retention() -> anyhow::Result<Retention> {
+    let age = Some(Duration::from_secs(10));
+    let few = RetentionRule { channels: ChannelPattern::parse("room:1")?, age, count: Some(50) };
+    Ok(Retention { age, rules: vec![few] })
+}
+
 /// Tries until it works, whatever the nemesis does meanwhile. That it does at last is for the run to see.
 async fn connect(plan: &Plan) -> anyhow::Result<Postgres> {
     let mut config = PostgresConfig::new(Dsn::parse(&plan.url)?, NodeId::parse(&plan.name)?);
     config.schema = SchemaName::parse(&plan.schema)?;
+    config.retention = retention()?;
     loop {
         match Postgres::connect(config.clone(), &StatsRegistry::default(), &HealthRegistry::default()).await {
             Ok(postgres) => return Ok(postgres),

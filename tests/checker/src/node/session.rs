@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row, SqlSafeStr, SqlStr};
-use switchboard_core::types::{Channel, Epoch, Position};
+use switchboard_core::types::{Channel, Position};
 use switchboard_testkit::history::Token;
 use tokio::time::timeout;
 
@@ -32,8 +32,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(options: PgConnectOptions, schema: &str) -> Self {
-        let publish =
-            format!("SELECT epoch, seq FROM \"{schema}\".publish_batch($1, $2, $3::text[]::json[])");
+        let publish = format!("SELECT \"{schema}\".publish_batch($1, $2, $3::text[]::json[])");
         let publish = AssertSqlSafe(Arc::<str>::from(publish)).into_sql_str();
         Self { options, connection: None, publish }
     }
@@ -66,10 +65,8 @@ impl Session {
         let query = sqlx::query(self.publish.clone()).bind(names).bind(vec!["message"; tokens.len()]);
         let answer = answered(query.bind(payloads).fetch_all(&mut connection)).await;
         let rows = self.keep(connection, answer)?;
-        let position = |row: &sqlx::postgres::PgRow| -> Option<Position> {
-            let (epoch, seq): (i64, i64) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
-            Some(Position::new(Epoch::from_bits(epoch.cast_unsigned()), u64::try_from(seq).ok()?))
-        };
+        let position =
+            |row: &sqlx::postgres::PgRow| -> Option<Position> { Position::parse(row.try_get(0).ok()?).ok() };
         // A row that is no position is left out, and the checker counts.
         Ok(rows.iter().filter_map(position).collect())
     }
