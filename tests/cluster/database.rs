@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use sqlx::Row;
 use switchboard_testkit::postgres::StopMode;
 use switchboard_testkit::process::Process;
 use switchboard_testkit::proxy::{Mode, Proxy};
@@ -58,8 +59,14 @@ async fn b005_a_short_outage_at_any_phase_convicts_nobody() {
             proxy.cut();
         }
         sleep(THRESHOLD / 4).await;
+        let end: String = cluster.sql("SELECT clock_timestamp()::text").await[0].get(0);
         proxy.set(Mode::Forward);
         assert_eq!(cluster.rows("a").await, 1, "phase {phase}");
+        // Only a renewal ends an outage: two that follow each other before it are one that is longer.
+        let renewed = format!(
+            "SELECT count(*) FROM {{schema}}.node_registry WHERE node_id = 'a' AND heartbeat > '{end}'"
+        );
+        eventually(LONG, "a renewal after the outage", async || cluster.count(&renewed).await == 1).await;
         node.sees(2).await;
     }
     assert_eq!(node.process.ended(), None);
