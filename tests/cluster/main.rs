@@ -12,3 +12,4 @@ mod eviction;
 mod node;
 mod scale;
 mod signals;
+mod strangers;

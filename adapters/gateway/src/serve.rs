@@ -13,9 +13,6 @@ use tracing::{error, warn};
 use crate::connection::{self, Bounds};
 use crate::state::Gateway;
 
-/// Connections at once; further ones wait in the kernel until one ends.
-const CONNECTIONS: usize = 10_000;
-
 /// Pause after the system refused a connection, which is mostly for want of file descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -25,7 +22,8 @@ impl Gateway {
     /// Requests that are being handled are answered. Streams end, and a client that does not take the end of its answer is left
     /// within a second. Dropping the future closes every connection at once.
     pub async fn serve(&self, listener: TcpListener, stop: CancellationToken, patience: Duration) {
-        let server = run(listener, self.router(), Bounds::default(), CONNECTIONS, &stop, patience);
+        let most = self.config().connections;
+        let server = run(listener, self.router(), Bounds::default(), most, &stop, patience);
         let drain = async {
             stop.cancelled().await;
             self.drain();

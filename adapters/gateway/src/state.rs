@@ -29,6 +29,8 @@ pub struct GatewayConfig {
     pub limits: PayloadLimits,
     /// Shown to those who judge heartbeat ages.
     pub timing: Timing,
+    /// Connections at once, each of which is an open file: what is left of the process's limit is for everything else.
+    pub connections: usize,
 }
 
 /// What a request may be larger than its payload.

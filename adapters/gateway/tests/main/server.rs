@@ -39,6 +39,7 @@ pub(crate) fn config() -> GatewayConfig {
         open_access: false,
         limits: PayloadLimits::default(),
         timing: Timing::new(Duration::from_millis(200), Duration::from_millis(600)).unwrap(),
+        connections: 1000,
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use super::files;
 use crate::config::{AdminToken, ServeConfig};
 
 /// A running server. Dropping it ends it at once.
@@ -29,7 +30,8 @@ impl Http {
             )
         })?;
         let port = listener.local_addr()?.port();
-        info!(url = addr.with_port(port).local_url(), "serving HTTP");
+        let connections = files::for_http(config.postgres().max_connections())?;
+        info!(connections, url = addr.with_port(port).local_url(), "serving HTTP");
         let gateway = Gateway::new(
             GatewayConfig {
                 node_id: config.cluster.node_id.clone(),
@@ -37,6 +39,7 @@ impl Http {
                 open_access: config.dev_open_access,
                 limits: config.http.limits,
                 timing: config.cluster.timing,
+                connections,
             },
             stats,
         );

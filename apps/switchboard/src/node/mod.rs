@@ -5,6 +5,7 @@
 
 mod connect;
 mod endpoint;
+mod files;
 mod http;
 mod meta;
 
