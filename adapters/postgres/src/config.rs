@@ -43,7 +43,7 @@ impl PostgresConfig {
         }
     }
 
-    /// Most connections a node opens.
+    /// Most connections a node holds. For a moment it has one more: while it starts, and while it opens a LISTEN session anew.
     pub fn max_connections(&self) -> u32 {
         Self::DEDICATED_CONNECTIONS + self.pool_size.max(1)
     }

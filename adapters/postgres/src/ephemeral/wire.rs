@@ -20,7 +20,7 @@ const HEADER_MAX: usize = 100;
 /// Room for content.
 const ROOM: usize = NOTIFY_MAX - HEADER_MAX;
 
-/// Most pieces an event is accepted in: four times what the largest payload needs.
+/// Most pieces an event is accepted in. The largest payload takes 36, if the SQL function cuts it.
 const PARTS_MAX: usize = 40;
 
 /// Packs events, in order, into as few notifications as fit; `number` counts notifications and goes on across calls.

@@ -148,7 +148,7 @@ DECLARE
 BEGIN
     PERFORM "{schema}".insist_on_durability();
 
-    -- Heads are locked in the order of their names, by every publisher: no two batches can deadlock.
+    -- Heads are locked in the order of their names: no two batches can deadlock, unless they are parts of larger transactions.
     WITH counted AS (
         SELECT c, count(*) AS n FROM unnest(channels) c GROUP BY c ORDER BY c COLLATE "C"
     ), heads AS (

@@ -20,7 +20,7 @@ use url::NodeUrl;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longer than a node waits for PostgreSQL before it says that it cannot be reached.
-const ANSWER: Duration = Duration::from_secs(30);
+const ANSWER: Duration = Duration::from_secs(45);
 /// A node that streams shows a sign of life every 15 s. One that does not is gone, whatever the connection says.
 const SILENCE: Duration = Duration::from_secs(45);
 
