@@ -50,6 +50,8 @@ async fn strangers_do_not_take_the_files_that_the_heartbeat_needs() {
         })
         .await;
         assert!(!node.process.output().contains("Too many open files"), "{}", node.process.output());
+        // The probe is served, however many have been there before.
+        node.sees(1).await;
         drop(strangers);
         node.process.terminate().await;
     }

@@ -3,7 +3,7 @@
 //! Invariant: a client can hold a connection open only by sending requests or by being sent a stream, and after the
 //! server was asked to stop only while its request is being handled.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use crate::idle::Seat;
+
 /// Largest head of a request, and most bytes that wait to be read or written.
 const BUFFER: usize = 64 * 1024;
 
@@ -29,6 +31,8 @@ pub(crate) struct Bounds {
     /// To send the head of a request, from the connection's start or the last answer on. Longer than the minute for which load
     /// balancers keep idle connections: whoever closes first while the other sends breaks that request.
     pub(crate) idle: Duration,
+    /// The same when others need its place. Enough for a request that is on its way, and little for a probe to wait.
+    pub(crate) chance: Duration,
     /// To finish sending a request that was answered before it was read.
     pub(crate) linger: Duration,
     /// To take the rest of its answer when the server stops.
@@ -39,6 +43,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             idle: Duration::from_secs(75),
+            chance: Duration::from_millis(100),
             linger: Duration::from_secs(2),
             parting: Duration::from_millis(500),
         }
@@ -46,7 +51,13 @@ impl Default for Bounds {
 }
 
 /// Serves `stream` until the client has gone, took too long, or `stop`.
-pub(crate) async fn attend(stream: TcpStream, router: Router, bounds: Bounds, stop: CancellationToken) {
+pub(crate) async fn attend(
+    stream: TcpStream,
+    router: Router,
+    bounds: Bounds,
+    seat: &Arc<Seat>,
+    stop: CancellationToken,
+) {
     // Events are small and waited for. A socket that refuses is merely slower.
     let _ = stream.set_nodelay(true);
     let router = TowerToHyperService::new(router);
@@ -54,8 +65,12 @@ pub(crate) async fn attend(stream: TcpStream, router: Router, bounds: Bounds, st
     let service = service_fn(|request| {
         let (answer, handling) = (router.call(request), Arc::clone(&handling));
         Box::pin(async move {
+            let Some(busy) = seat.rise() else {
+                // The connection is about to be dropped.
+                return pending().await;
+            };
             let _held = handling.lock().await;
-            answer.await
+            answer.await.map(|response| response.map(|body| busy.until_sent(body)))
         })
     });
     let mut connection = http1::Builder::new()

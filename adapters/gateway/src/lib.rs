@@ -28,7 +28,7 @@
 //! | 413 | the payload is beyond its limit |
 //! | 415 | the body is not declared as `application/json` |
 //! | 422 | a field, a name, a position or a limit breaks its rule |
-//! | 503 | the node is starting, joining, suspended or draining, or a bus or the registry is unavailable; `Retry-After` says when to try again |
+//! | 503 | the node is starting, joining, suspended or draining, or a bus or the registry is unavailable, or has as many streams as it may; `Retry-After` says when to try again |
 //!
 //! # Access
 //!
@@ -47,6 +47,7 @@ mod admin;
 mod answer;
 mod connection;
 mod health;
+mod idle;
 mod problem;
 mod publish;
 mod read;

@@ -67,6 +67,7 @@ async fn listen(
         Some(OLDEST) => Some(StartFrom::Oldest),
         Some(position) => Some(StartFrom::After(position.parse()?)),
     };
+    let present = sse::Present::enter(gateway)?;
     let subscribe = async {
         let ephemeral = services.ephemeral.subscribe(&channel).await?;
         let from = match from {
@@ -82,7 +83,7 @@ async fn listen(
         StartFrom::After(position) => position.to_string(),
         _ => OLDEST.to_owned(),
     };
-    Ok(sse::response(gateway, &after, durable, ephemeral))
+    Ok(sse::response(gateway, present, &after, durable, ephemeral))
 }
 
 #[derive(Serialize)]

@@ -1,4 +1,6 @@
 //! The accept loop. It owns every connection's task, and outlives none of them by more than its patience.
+//!
+//! Invariant: there are never more connections than places, and an idle one keeps no new one waiting for long.
 
 use std::io;
 use std::time::Duration;
@@ -11,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use crate::connection::{self, Bounds};
+use crate::idle::Idle;
 use crate::state::Gateway;
 
 /// Pause after the system refused a connection, which is mostly for want of file descriptors.
@@ -40,16 +43,25 @@ async fn run(
     stop: &CancellationToken,
     patience: Duration,
 ) {
-    let mut connections = JoinSet::new();
+    let (mut connections, idle) = (JoinSet::new(), Idle::new(bounds.chance));
+    // Accepted, but there is no place for it yet. Whoever comes after it waits in the kernel.
+    let mut newcomer = None;
     loop {
+        let full = connections.len() >= most;
+        if let Some(stream) = newcomer.take_if(|_| !full || idle.dismiss_one()) {
+            let (seat, router, stop) = (idle.seat(), router.clone(), stop.clone());
+            connections.spawn(async move {
+                let attended = connection::attend(stream, router, bounds, &seat, stop);
+                seat.dismissed().run_until_cancelled(attended).await;
+            });
+        }
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
             Some(ended) = connections.join_next() => report(ended),
-            accepted = listener.accept(), if connections.len() < most => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(connection::attend(stream, router.clone(), bounds, stop.clone()));
-                }
+            () = idle.somebody(), if newcomer.is_some() => {}
+            accepted = listener.accept(), if newcomer.is_none() => match accepted {
+                Ok((stream, _)) => newcomer = Some(stream),
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
                     warn!(%error, "cannot accept HTTP connections");
@@ -181,16 +193,42 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_beyond_the_most_wait_until_one_ends() {
-        let scene = scene(hello(), Bounds::default(), 1, LONG).await;
+    async fn a_house_full_of_idle_connections_serves_whoever_asks() {
+        let scene = scene(hello(), Bounds::default(), 10, LONG).await;
         let mut first = scene.send(GET).await;
         assert!(piece(&mut first).await.ends_with("hello"));
+        let mut others = Vec::new();
+        for unfinished in [&b""[..], b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\nx: "].repeat(20) {
+            others.push(scene.send(unfinished).await);
+        }
+        assert_eq!(rest(&mut first).await, "", "one that was idle for longer did not make place");
+        let mut asks = scene.send(GET).await;
+        assert!(piece(&mut asks).await.ends_with("hello"));
+        scene.stopped().await;
+    }
+
+    #[tokio::test]
+    async fn connections_wait_while_all_others_are_being_answered() {
+        let go_on = Arc::new(Notify::new());
+        let handler = {
+            let go_on = go_on.clone();
+            async move || {
+                Body::from_stream(stream::once(async move {
+                    go_on.notified().await;
+                    Ok::<_, io::Error>(Bytes::from("hello"))
+                }))
+            }
+        };
+        let scene = scene(Router::new().route("/", get(handler)), Bounds::default(), 1, LONG).await;
+        let mut first = scene.send(GET).await;
+        assert!(piece(&mut first).await.starts_with("HTTP/1.1 200"));
         let mut second = scene.send(GET).await;
         let early = timeout(Duration::from_millis(100), second.readable()).await;
         assert!(early.is_err(), "it was served although there was no place");
-        drop(first);
-        assert!(piece(&mut second).await.ends_with("hello"));
-        drop(second);
+        go_on.notify_one();
+        assert!(rest(&mut first).await.contains("hello"), "its answer was cut short");
+        assert!(piece(&mut second).await.starts_with("HTTP/1.1 200"));
+        go_on.notify_one();
         scene.stopped().await;
     }
 

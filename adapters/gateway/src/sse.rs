@@ -24,6 +24,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_stream::wrappers::IntervalStream;
 
+use crate::problem::Problem;
 use crate::state::Gateway;
 
 /// Silence is broken this often, for proxies that drop idle connections, and to notice clients that are gone.
@@ -35,11 +36,11 @@ const PING: &str = ":\n\n";
 /// The stream that goes on after `after`, which ends when the node drains or a bus does. Nothing is fetched for a client that does not read.
 pub(crate) fn response(
     gateway: &Gateway,
+    present: Present,
     after: &str,
     durable: DurableStream,
     ephemeral: EphemeralStream,
 ) -> Response {
-    let present = Present::enter(&gateway.counts().sse_clients);
     let mut pings = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
     // A client that did not read for an hour needs no more than one.
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -127,12 +128,17 @@ fn quoted(text: &str) -> String {
 }
 
 /// Counts a client for as long as its stream lives.
-struct Present(Arc<AtomicUsize>);
+pub(crate) struct Present(Arc<AtomicUsize>);
 
 impl Present {
-    fn enter(clients: &Arc<AtomicUsize>) -> Self {
-        clients.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(clients))
+    /// Refused when there are as many streams as there may be.
+    pub(crate) fn enter(gateway: &Gateway) -> Result<Self, Problem> {
+        let (most, present) = (gateway.config().streams(), Self(Arc::clone(&gateway.counts().sse_clients)));
+        if present.0.fetch_add(1, Ordering::Relaxed) < most {
+            Ok(present)
+        } else {
+            Err(Problem::unavailable(format!("this node serves {most} streams already, which is all it may")))
+        }
     }
 }
 

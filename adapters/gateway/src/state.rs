@@ -30,13 +30,22 @@ pub struct GatewayConfig {
     /// Shown to those who judge heartbeat ages.
     pub timing: Timing,
     /// Connections at once, each of which is an open file: what is left of the process's limit is for everything else.
+    /// When all are taken, the one that has been idle for longest makes place for a new one.
     pub connections: usize,
 }
 
 /// What a request may be larger than its payload.
 const ENVELOPE: usize = 16 * 1024;
 
+/// Most connections that are kept for short requests.
+const ROOM: usize = 100;
+
 impl GatewayConfig {
+    /// Streams at once. They are long, so a few connections are not for them: probes come at any time.
+    pub(crate) fn streams(&self) -> usize {
+        self.connections - (self.connections / 10).min(ROOM)
+    }
+
     /// Largest body of a request.
     pub(crate) fn body_limit(&self) -> usize {
         self.limits.durable.max(self.limits.ephemeral).saturating_add(ENVELOPE)

@@ -5,12 +5,13 @@ use std::time::Duration;
 use serde_json::Value;
 use switchboard_core::ports::{DurableBus, EphemeralBus};
 use switchboard_core::types::{Channel, EventName, Payload};
-use switchboard_testkit::{LONG, eventually};
+use switchboard_gateway::GatewayConfig;
+use switchboard_testkit::{LONG, eventually, http_client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::server::{Server, TOKEN, config};
+use crate::server::{Server, TOKEN, answer, config};
 
 /// A stream, and what of it has not been read yet.
 struct Stream {
@@ -219,6 +220,33 @@ async fn streams_end_when_the_node_drains_and_new_ones_are_refused() {
     assert_eq!(refused.status(), 503);
     assert!(refused.headers().contains_key("retry-after"));
     timeout(Duration::from_secs(2), server.stop()).await.expect("the server does not stop");
+}
+
+#[tokio::test]
+async fn streams_leave_room_for_probes() {
+    let server = Server::start(GatewayConfig { connections: 20, ..config() }).await;
+    let mut streams = Vec::new();
+    for _ in 0..18 {
+        streams.push(Stream::open(&server, "", None).await);
+    }
+    let request = || {
+        server.client.get(server.events("room:1")).bearer_auth(TOKEN).header("accept", "text/event-stream")
+    };
+    let refused = request().send().await.unwrap();
+    assert_eq!(refused.headers()["retry-after"], "1");
+    assert_eq!(answer(refused).await.0, 503);
+    for _ in 0..5 {
+        assert_eq!(http_client().get(format!("{}/livez", server.url)).send().await.unwrap().status(), 200);
+    }
+    streams.pop();
+    eventually(LONG, "there is a place for a stream again", async || {
+        request().send().await.unwrap().status() == 200
+    })
+    .await;
+    publish(&server, "1").await;
+    for stream in &mut streams {
+        assert_eq!(stream.next().await.json()["payload"], 1, "a stream was cut for a probe");
+    }
 }
 
 /// A subscriber that does not read loses ephemeral events, gets durable ones later, and holds nothing up.
