@@ -205,6 +205,7 @@ impl Postgres {
                 "published_total": published.get(),
                 "subscribers": durable.subscribers(),
                 "foreign_notifications_total": durable.foreign.get(),
+                "log_reads_total": durable.reads(),
                 "pruned_total": upkeep.pruned.get(),
                 "segments_emptied_total": upkeep.emptied.get(),
             })

@@ -52,11 +52,21 @@ impl Pool {
         &self,
         query: Query<'_, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>, PostgresError> {
+        self.fetch_all_telling(|| (), query).await
+    }
+
+    /// The same, and tells just before the query is sent: it may not see what commits from then on.
+    pub(crate) async fn fetch_all_telling(
+        &self,
+        begins: impl FnOnce(),
+        query: Query<'_, Postgres, PgArguments>,
+    ) -> Result<Vec<PgRow>, PostgresError> {
         let Inner { line, places, idle, .. } = &*self.inner;
         let answer = within(LIMIT, async {
             let _place = places.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
             let kept = idle.lock().pop();
             let mut kept = line.ready(kept).await?;
+            begins();
             let rows = query.fetch_all(&mut kept.connection).await?;
             let mut idle = idle.lock();
             // The nodes' own looks at the heads come by every few seconds.

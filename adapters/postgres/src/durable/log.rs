@@ -1,19 +1,25 @@
 //! Reads the stored events: pages after a position, and heads.
 //!
 //! One statement per page, so that head, anchor and events come from one snapshot. What a position means against them is
-//! decided by [`place`], a pure function of the core.
+//! decided by [`place`], a pure function of the core. Subscribers of one channel mostly stand at the same place and want the same page
+//! at the same time; those who ask before its statement is sent share it.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::future::{BoxFuture, Shared};
+use futures::{FutureExt, TryFutureExt};
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row, SqlSafeStr, SqlStr};
 use switchboard_core::fanout::{EventLog, LogEnds, Place, place};
 use switchboard_core::ports::{DurableError, History};
+use switchboard_core::stats::Counter;
 use switchboard_core::types::{Channel, DurableEvent, Epoch, EventName, Payload, Position};
 
-use super::unavailable;
 use crate::error::PostgresError;
 use crate::pool::Pool;
 use crate::schema::SchemaName;
@@ -29,6 +35,27 @@ pub(super) struct Log {
     pool: Pool,
     page: SqlStr,
     heads: SqlStr,
+    /// Pages that were asked for and whose statements are not sent yet.
+    waiting: Arc<Mutex<HashMap<PageKey, Page>>>,
+    /// Statements that read pages.
+    pub(super) reads: Counter,
+}
+
+/// Channel, position and limit.
+type PageKey = (Channel, Option<Position>, usize);
+
+type Page = Shared<BoxFuture<'static, Result<History, Arc<str>>>>;
+
+/// Nobody may join any more once this is dropped.
+struct Joinable {
+    waiting: Arc<Mutex<HashMap<PageKey, Page>>>,
+    key: PageKey,
+}
+
+impl Drop for Joinable {
+    fn drop(&mut self) {
+        self.waiting.lock().remove(&self.key);
+    }
 }
 
 impl Log {
@@ -54,6 +81,8 @@ impl Log {
                    ORDER BY page.seq"#),
             heads: sql(r#"SELECT "{schema}".epoch() AS now, h.channel, h.epoch, h.seq
                    FROM (SELECT) one LEFT JOIN "{schema}".channel_head h ON h.channel = ANY($1)"#),
+            waiting: Arc::default(),
+            reads: Counter::default(),
         }
     }
 
@@ -86,19 +115,17 @@ impl Log {
         Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
     }
 
-    async fn page(
-        &self,
-        channel: &Channel,
-        after: Option<Position>,
-        limit: usize,
-    ) -> Result<History, PostgresError> {
+    async fn page(&self, joinable: Joinable) -> Result<History, PostgresError> {
+        let (channel, after, limit) = &joinable.key.clone();
+        let (after, limit) = (*after, *limit);
         let seq = after.map_or(0, |after| after.seq.min(Position::MAX_SEQ));
         let query = sqlx::query(self.page.clone())
             .bind(channel.as_str())
             .bind(i64::try_from(seq).unwrap_or(i64::MAX))
             .bind(i64::try_from(limit.clamp(1, PAGE_MAX)).unwrap_or(i64::MAX))
             .bind(PAGE_BYTES);
-        let rows = self.pool.fetch_all(query).await?;
+        self.reads.increment();
+        let rows = self.pool.fetch_all_telling(|| drop(joinable), query).await?;
         let Some(first) = rows.first() else { return Ok(History::Page(Vec::new())) };
         let head = match position(first, "head_epoch", "head_seq")? {
             Some(head) => head,
@@ -135,11 +162,22 @@ impl EventLog for Log {
         after: Option<Position>,
         limit: usize,
     ) -> Result<History, DurableError> {
-        // A task of its own: a reader that stops polling in the middle, as a slow client makes it, must not keep a connection of
-        // the small pool from everybody else. It ends by itself, within the pool's limit.
-        let (log, channel) = (self.clone(), channel.clone());
-        let page = tokio::spawn(async move { log.page(&channel, after, limit).await });
-        page.await.map_err(|error| DurableError::Unavailable(error.into()))?.map_err(unavailable)
+        let key = (channel.clone(), after, limit);
+        let page = match self.waiting.lock().entry(key.clone()) {
+            Entry::Occupied(page) => page.get().clone(),
+            Entry::Vacant(place) => {
+                // A task of its own: a reader that stops polling in the middle, as a slow client makes it, must not keep a connection of
+                // the small pool from everybody else. It ends by itself, within the pool's limit.
+                let (log, joinable) = (self.clone(), Joinable { waiting: Arc::clone(&self.waiting), key });
+                let task = tokio::spawn(async move { log.page(joinable).await });
+                let page = async {
+                    let page = task.await.map_err(|error| error.to_string())?;
+                    page.map_err(|error| error.to_string())
+                };
+                place.insert(page.map_err(Arc::from).boxed().shared()).clone()
+            }
+        };
+        page.await.map_err(|error| DurableError::Unavailable(error.to_string().into()))
     }
 }
 

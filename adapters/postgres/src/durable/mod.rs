@@ -118,6 +118,11 @@ impl PostgresDurable {
         self.fanout.subscribers()
     }
 
+    /// Statements that read pages of the log so far.
+    pub(crate) fn reads(&self) -> u64 {
+        self.log.reads.get()
+    }
+
     pub(crate) fn close(&self) {
         self.fanout.close();
     }

@@ -577,3 +577,24 @@ async fn connections_that_cannot_be_had_are_reported_and_mend_themselves() {
     proxy.set(Mode::Forward);
     eventually(LONG, "all are well", async || conditions().all(|condition| condition == Condition::Ok)).await;
 }
+
+/// A large event is fetched from the log. Whoever listens to its channel wants the same page at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_subscribers_of_a_large_event_share_its_reading() {
+    let pair = Pair::new().await;
+    let (bus, room) = (pair.b.ports.durable(), channel("room:1"));
+    let mut streams = Vec::new();
+    for _ in 0..500 {
+        streams.push(bus.subscribe(&room, StartFrom::Now).await.unwrap());
+    }
+    let reads = || pair.b.stats.collect().0["durable"]["log_reads_total"].as_u64().unwrap();
+    let before = reads();
+    let large = payload(&format!("\"{}\"", "x".repeat(10_000)));
+    let readers = streams.into_iter().map(|mut events| tokio::spawn(async move { next(&mut events).await }));
+    let readers: Vec<_> = readers.collect();
+    pair.a.ports.durable().publish(&room, &event(), &large).await.unwrap();
+    for event in futures::future::try_join_all(readers).await.unwrap() {
+        assert_eq!(event.payload, large);
+    }
+    assert!(reads() - before <= 50, "{} reads for 500 subscribers", reads() - before);
+}
