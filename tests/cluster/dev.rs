@@ -9,7 +9,7 @@ use switchboard_testkit::process::Process;
 use switchboard_testkit::{LONG, eventually, http_client};
 use tokio::process::Command;
 
-use crate::node::binary;
+use crate::node::{Cluster, binary};
 
 /// A dev cluster on free ports.
 async fn dev(arguments: &[&str]) -> Process {
@@ -97,6 +97,18 @@ async fn a_node_of_dev_can_be_killed_and_the_others_go_on() {
     assert_eq!(dev.ended(), None);
     assert!(!gone(nodes[0]) && !gone(nodes[1]));
     dev.signal(Signal::SIGINT);
+    assert_eq!(dev.wait(LONG).await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dev_does_not_show_the_password_of_a_database_it_was_given() {
+    let cluster = Cluster::with_own_server(&[]).await;
+    let mut dev = dev(&["--nodes", "1", "--database-url", &cluster.url]).await;
+    let (account, address) = cluster.url.rsplit_once('@').unwrap();
+    let password = account.rsplit_once(':').unwrap().1;
+    assert!(dev.output().contains(&format!("postgres://postgres@{address}")), "{}", dev.output());
+    assert!(!dev.output().contains(password), "{}", dev.output());
+    dev.signal(Signal::SIGTERM);
     assert_eq!(dev.wait(LONG).await.code(), Some(0));
 }
 

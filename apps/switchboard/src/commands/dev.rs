@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Parser, value_parser};
 use switchboard_embedded_postgres::{Options, PrivatePostgres};
+use switchboard_postgres::Dsn;
 use tokio::time::timeout;
 
 use crate::cli::{Cli, Command};
@@ -71,7 +72,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let recipe = Recipe {
         program: std::env::current_exe().context("cannot find this program")?,
         database_url: database.url.clone(),
-        database_is_ours: database.private.is_some(),
+        database_is_private: database.private.is_some(),
         admin_token: token,
         show_logs: args.logs,
     };
@@ -103,7 +104,7 @@ async fn live(
     progress.run(wait_until_ready(nodes, &progress)).await?;
     drop(progress);
     let program = std::env::args().next().unwrap_or_else(|| "switchboard".to_owned());
-    output::line(summary(nodes, recipe, &database.description, &program))?;
+    output::line(summary(nodes, recipe, &database.description, &database.shown_url, &program))?;
     // Scripts wait for this line.
     output::line(format_args!("cluster ready: {count} nodes"))?;
     while let Some(death) = nodes.next_death().await {
@@ -115,6 +116,8 @@ async fn live(
 /// The PostgreSQL that the nodes share.
 struct Database {
     url: String,
+    /// Without the password of one that was given: it is not ours to print.
+    shown_url: String,
     description: String,
     /// `None` if it was given.
     private: Option<PrivatePostgres>,
@@ -124,7 +127,12 @@ impl Database {
     /// Takes the given one or starts a private one. `None` if the person at the terminal lost patience.
     async fn open(args: &Args, stop: &Stop) -> anyhow::Result<Option<Self>> {
         if let Some(url) = args.database_url.as_ref().and_then(|url| url.to_str()) {
-            return Ok(Some(Self { url: url.to_owned(), description: "as given".to_owned(), private: None }));
+            return Ok(Some(Self {
+                url: url.to_owned(),
+                shown_url: Dsn::parse(url)?.to_string(),
+                description: "as given".to_owned(),
+                private: None,
+            }));
         }
         let progress = Progress::step("starting a private PostgreSQL");
         let mut start = Box::pin(progress.run(PrivatePostgres::start(Options {
@@ -148,6 +156,7 @@ impl Database {
         let version = postgres.installation().version();
         Ok(Some(Self {
             url: postgres.url().to_owned(),
+            shown_url: postgres.url().to_owned(),
             description: format!("{version} on port {}, {kept}", postgres.port()),
             private: Some(postgres),
         }))

@@ -33,8 +33,8 @@ pub(crate) struct Recipe {
     /// This very program.
     pub(crate) program: PathBuf,
     pub(crate) database_url: String,
-    /// Whether the database is the one the environment names: then its direct route is kept, too.
-    pub(crate) database_is_ours: bool,
+    /// Whether the database is not the one the environment names: then its direct route is not, either.
+    pub(crate) database_is_private: bool,
     pub(crate) admin_token: String,
     /// Show their logs, each line after the node's id.
     pub(crate) show_logs: bool,
@@ -72,7 +72,7 @@ impl Nodes {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        if recipe.database_is_ours {
+        if recipe.database_is_private {
             command.env_remove("LISTEN_DATABASE_URL");
         }
         let mut child =

@@ -7,7 +7,13 @@ use comfy_table::{Table, presets};
 use super::nodes::{Nodes, Recipe};
 
 /// The table of nodes, the database, and commands to copy. `program` is how the reader calls this program.
-pub(crate) fn summary(nodes: &Nodes, recipe: &Recipe, postgres: &str, program: &str) -> String {
+pub(crate) fn summary(
+    nodes: &Nodes,
+    recipe: &Recipe,
+    postgres: &str,
+    database_url: &str,
+    program: &str,
+) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["NODE", "PID", "URL"]);
     for node in nodes.iter() {
@@ -22,7 +28,7 @@ pub(crate) fn summary(nodes: &Nodes, recipe: &Recipe, postgres: &str, program: &
         let _ = writeln!(text, "{name:<14}{value}");
     };
     row("postgresql", postgres);
-    row("DATABASE_URL", &recipe.database_url);
+    row("DATABASE_URL", database_url);
     row("admin token", token);
     row("listen", &format!("{program} tail room:1 --url {last}"));
     row("publish", &format!("{program} publish room:1 message '{{\"text\":\"hi\"}}' --url {first}"));
