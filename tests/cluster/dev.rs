@@ -9,12 +9,16 @@ use switchboard_testkit::process::Process;
 use switchboard_testkit::{LONG, eventually, http_client};
 use tokio::process::Command;
 
-use crate::node::{Cluster, binary};
+use crate::node::{Cluster, TOKEN, binary};
 
 /// A dev cluster on free ports.
 async fn dev(arguments: &[&str]) -> Process {
+    dev_at("127.0.0.1:0", arguments).await
+}
+
+async fn dev_at(http: &str, arguments: &[&str]) -> Process {
     let mut command = Command::new(binary());
-    command.arg("dev").args(["--http", "127.0.0.1:0"]).args(arguments).stdin(Stdio::null());
+    command.arg("dev").args(["--http", http]).args(arguments).stdin(Stdio::null());
     command.env_remove("DATABASE_URL").env_remove("ADMIN_TOKEN");
     let process = Process::start("dev", command);
     process.says("cluster ready: ").await;
@@ -108,6 +112,17 @@ async fn dev_does_not_show_the_password_of_a_database_it_was_given() {
     let password = account.rsplit_once(':').unwrap().1;
     assert!(dev.output().contains(&format!("postgres://postgres@{address}")), "{}", dev.output());
     assert!(!dev.output().contains(password), "{}", dev.output());
+    dev.signal(Signal::SIGTERM);
+    assert_eq!(dev.wait(LONG).await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dev_that_others_can_reach_wants_its_token() {
+    let mut dev = dev_at("0.0.0.0:0", &["--nodes", "1", "--admin-token", TOKEN]).await;
+    let events = format!("{}/api/channels/room:1/events", urls(&dev.output())[0]);
+    let publish = || http_client().post(&events).json(&serde_json::json!({"event": "message", "payload": 1}));
+    assert_eq!(publish().send().await.unwrap().status(), 401);
+    assert_eq!(publish().bearer_auth(TOKEN).send().await.unwrap().status(), 201);
     dev.signal(Signal::SIGTERM);
     assert_eq!(dev.wait(LONG).await.code(), Some(0));
 }

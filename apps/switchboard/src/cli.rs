@@ -27,7 +27,7 @@ pub(crate) enum Command {
     /// Ends its report with `cluster ready: N nodes`. Ctrl-C, SIGTERM or SIGHUP stops everything it started.
     ///
     /// Nodes take the settings of `switchboard serve` from the environment. With `DATABASE_URL` that database is used instead of a
-    /// private one. Clients need no token; the admin token is `dev` unless `ADMIN_TOKEN` is set.
+    /// private one. Clients on this machine need no token; the admin token is `dev` unless `ADMIN_TOKEN` is set.
     Dev(dev::Args),
     /// Show every node of a cluster, in the order in which they joined.
     Nodes(nodes::Args),

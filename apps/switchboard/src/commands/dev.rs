@@ -34,6 +34,8 @@ pub(crate) struct Args {
     nodes: u16,
 
     /// Where the first node serves HTTP; the others take the ports that follow. Port 0 takes free ones.
+    ///
+    /// Where others than this machine can reach it, clients need the token and `ADMIN_TOKEN` must be set.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4000", value_parser = HttpAddr::parse)]
     http: HttpAddr,
 
@@ -61,6 +63,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let open_access = args.http.is_loopback();
+    if !open_access && args.admin_token.is_none() {
+        let rule = format!("required with --http {}, which others can reach", args.http);
+        return Err(ADMIN_TOKEN.missing(&rule).into());
+    }
     let token = args.admin_token.as_ref().map(|token| ADMIN_TOKEN.parse_secret(token, AdminToken::parse));
     let token = token.transpose()?.map_or_else(|| DEV_TOKEN.to_owned(), |token| token.reveal().to_owned());
     let node_config = check_environment(args.database_url.as_ref())?;
@@ -74,6 +81,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         database_url: database.url.clone(),
         database_is_private: database.private.is_some(),
         admin_token: token,
+        open_access,
         show_logs: args.logs,
     };
     let mut nodes = Nodes::default();

@@ -48,6 +48,15 @@ impl HttpAddr {
         }
     }
 
+    /// Whether only this machine can reach it. Of a name nobody can tell, but for the one that stands for that.
+    pub(crate) fn is_loopback(&self) -> bool {
+        match &self.host {
+            Some(Host::Ip(ip)) => ip.is_loopback(),
+            Some(Host::Name(name)) => name == "localhost",
+            None => false,
+        }
+    }
+
     /// The port as written.
     pub(crate) fn port(&self) -> u16 {
         self.port
@@ -181,6 +190,23 @@ mod tests {
             ("localhost:4000", "http://localhost:4000"),
         ] {
             assert_eq!(HttpAddr::parse(text).unwrap().local_url(), url);
+        }
+    }
+
+    #[test]
+    fn others_can_reach_all_but_the_loopback_address() {
+        for (text, loopback) in [
+            ("127.0.0.1:4000", true),
+            ("127.1.2.3:4000", true),
+            ("[::1]:4000", true),
+            ("localhost:4000", true),
+            (":4000", false),
+            ("0.0.0.0:4000", false),
+            ("[::]:4000", false),
+            ("10.0.0.7:4000", false),
+            ("a.example:4000", false),
+        ] {
+            assert_eq!(HttpAddr::parse(text).unwrap().is_loopback(), loopback, "{text}");
         }
     }
 

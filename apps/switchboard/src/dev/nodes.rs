@@ -36,6 +36,8 @@ pub(crate) struct Recipe {
     /// Whether the database is not the one the environment names: then its direct route is not, either.
     pub(crate) database_is_private: bool,
     pub(crate) admin_token: String,
+    /// Let clients in without a token.
+    pub(crate) open_access: bool,
     /// Show their logs, each line after the node's id.
     pub(crate) show_logs: bool,
 }
@@ -61,7 +63,7 @@ impl Nodes {
         let node_id = format!("node-{}", self.0.len() + 1);
         let mut command = Command::new(&recipe.program);
         command
-            .args(["serve", "--exit-with-stdin", "--dev-open-access"])
+            .args(["serve", "--exit-with-stdin"])
             .env("DATABASE_URL", &recipe.database_url)
             .env("ADMIN_TOKEN", &recipe.admin_token)
             .env("HTTP_ADDR", addr.to_string())
@@ -72,6 +74,9 @@ impl Nodes {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
+        if recipe.open_access {
+            command.arg("--dev-open-access");
+        }
         if recipe.database_is_private {
             command.env_remove("LISTEN_DATABASE_URL");
         }

@@ -25,6 +25,14 @@ fn settings_that_its_nodes_would_refuse_are_refused_at_once() {
 }
 
 #[test]
+fn a_cluster_that_others_can_reach_needs_a_token() {
+    for addr in [":0", "0.0.0.0:0", "[::]:0"] {
+        let message = refusal(&mut switchboard(&["dev", "--http", addr]), 2);
+        assert!(message.contains("ADMIN_TOKEN") && message.contains(addr), "{message}");
+    }
+}
+
+#[test]
 fn it_takes_one_to_thirty_two_nodes() {
     for count in ["0", "33", "-1", "x", ""] {
         assert_eq!(run(&mut switchboard(&["dev", &format!("--nodes={count}")])).status.code(), Some(2));
