@@ -20,7 +20,7 @@
 //! |---|---|
 //! | 400 | the body is no JSON, the channel name no UTF-8, the query has an unknown key |
 //! | 401 | the token is missing or wrong |
-//! | 403 | this node has no `ADMIN_TOKEN` |
+//! | 403 | this node has no `ADMIN_TOKEN`, or access is open and `Host` is neither `localhost` nor an address |
 //! | 404, 405 | there is no such route, or not for this method |
 //! | 408 | the body did not arrive in time |
 //! | 409 | `after` is not part of the history, whose end is `head` |
@@ -33,8 +33,8 @@
 //! # Access
 //!
 //! The admin token opens the admin and channel routes, as `Authorization: Bearer …` and never in a URL. With [`GatewayConfig::open_access`] the
-//! channel routes need none. There are no CORS headers, and a publish needs `Content-Type: application/json`, so that no foreign web page can
-//! read from or post to a node its visitor can reach.
+//! channel routes need none. There are no CORS headers, a publish needs `Content-Type: application/json`, and open access a `Host` that is
+//! no name of somebody else's, so that no foreign web page can read from or post to a node its visitor can reach.
 //!
 //! # Start and end
 //!

@@ -23,7 +23,7 @@ pub struct GatewayConfig {
     pub node_id: NodeId,
     /// Opens the admin route, and the channel routes. Without one they are closed.
     pub admin_token: Option<String>,
-    /// Lets everybody use the channel routes, for development.
+    /// Lets everybody use the channel routes, for development on one machine.
     pub open_access: bool,
     /// Largest payloads, which bound request bodies.
     pub limits: PayloadLimits,

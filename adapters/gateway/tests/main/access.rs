@@ -83,6 +83,34 @@ async fn open_access_is_for_clients_and_not_for_the_admin_route() {
     assert_eq!(statuses(&server, None).await, (401, 201));
 }
 
+/// Its name leads to this machine by now, so a browser takes the node for its own server, and the token of a node for
+/// development can be guessed.
+#[tokio::test]
+async fn a_foreign_page_that_rebinds_its_name_is_refused() {
+    let server = Server::start(GatewayConfig { open_access: true, ..config() }).await;
+    let status = async |path: &str, host: &str| {
+        let request =
+            server.client.get(format!("{}{path}", server.url)).bearer_auth(TOKEN).header("host", host);
+        request.send().await.unwrap().status().as_u16()
+    };
+    for path in ["/api/channels/room:1/events", "/api/admin/cluster"] {
+        for host in [
+            "evil.example",
+            "evil.example:4000",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "[x]",
+            "",
+        ] {
+            assert_eq!(status(path, host).await, 403, "{path} at {host:?}");
+        }
+        for host in ["localhost", "LocalHost:4000", "127.0.0.1", "127.0.0.1:4000", "[::1]:4000"] {
+            assert_eq!(status(path, host).await, 200, "{path} at {host:?}");
+        }
+    }
+    assert_eq!(status("/livez", "evil.example").await, 200);
+}
+
 #[tokio::test]
 async fn a_form_of_a_foreign_page_cannot_publish() {
     let server = Server::start(GatewayConfig { open_access: true, ..config() }).await;
