@@ -5,7 +5,8 @@
 //! neither `setpriv` nor `su` is needed.
 
 use std::ffi::OsStr;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,11 +61,12 @@ impl Account {
         command
     }
 
-    /// Makes this account the owner of a path that the caller created.
-    pub(crate) fn give(&self, path: &Path) -> Result<(), Error> {
+    /// Makes this account the owner of a file or directory that the caller opened. `path` is for messages alone: by now it may
+    /// lead elsewhere.
+    pub(crate) fn give(&self, file: &File, path: &Path) -> Result<(), Error> {
         match self {
             Self::Caller => Ok(()),
-            Self::Unprivileged { uid, gid, .. } => chown(path, Some(uid.as_raw()), Some(gid.as_raw()))
+            Self::Unprivileged { uid, gid, .. } => fchown(file, Some(uid.as_raw()), Some(gid.as_raw()))
                 .map_err(Error::io("change the owner of", path)),
         }
     }

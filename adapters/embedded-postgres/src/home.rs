@@ -8,14 +8,17 @@
 //! ```
 //!
 //! A directory that holds anything else is refused, so that a slip of `--data-dir` changes nothing.
+//!
+//! When root is the caller, the directory belongs to another account, which may put a link in the place of any file. So
+//! nothing is written and no password is read through a link, and what is given away is what was opened.
 
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use rand::RngExt;
 use rand::distr::Alphanumeric;
 
@@ -81,6 +84,7 @@ impl Home {
             .truncate(false)
             .write(true)
             .mode(0o600)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
             .open(&path)
             .map_err(Error::io("open", &path))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -93,9 +97,14 @@ impl Home {
     }
 
     fn hand_over(&self, account: &Account) -> Result<(), Error> {
-        std::fs::set_permissions(&self.root, PermissionsExt::from_mode(0o700))
+        let root = OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY).bits())
+            .open(&self.root)
+            .map_err(Error::io("open", &self.root))?;
+        root.set_permissions(PermissionsExt::from_mode(0o700))
             .map_err(Error::io("set the permissions of", &self.root))?;
-        account.give(&self.root)?;
+        account.give(&root, &self.root)?;
         account.must_reach(&self.root)
     }
 
@@ -133,7 +142,7 @@ impl Home {
     /// The superuser's password, made up on the first start.
     pub(crate) fn password(&self, account: &Account) -> Result<String, Error> {
         let path = self.password_file();
-        match std::fs::read_to_string(&path) {
+        match read_no_link(&path) {
             Ok(password) => return Ok(password.trim().to_owned()),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io("read", &path)(error)),
@@ -143,11 +152,11 @@ impl Home {
             rand::rng().sample_iter(Alphanumeric).take(PASSWORD_LENGTH).map(char::from).collect();
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
-        options
+        let file = options
             .open(&path)
-            .and_then(|mut file| std::io::Write::write_all(&mut file, format!("{password}\n").as_bytes()))
+            .and_then(|mut file| file.write_all(format!("{password}\n").as_bytes()).map(|()| file))
             .map_err(Error::io("write", &path))?;
-        account.give(&path)?;
+        account.give(&file, &path)?;
         Ok(password)
     }
 
@@ -161,12 +170,12 @@ impl Home {
             _ => {}
         }
         let log = OpenOptions::new()
-            .create(true)
+            .create_new(true)
             .append(true)
             .mode(0o600)
             .open(&path)
-            .map_err(Error::io("open", &path))?;
-        account.give(&path)?;
+            .map_err(Error::io("create", &path))?;
+        account.give(&log, &path)?;
         Ok(log)
     }
 }
@@ -188,6 +197,13 @@ pub(crate) fn postmaster_pid(data: &Path) -> Option<i32> {
     text.lines().next()?.trim().parse().ok()
 }
 
+fn read_no_link(path: &Path) -> io::Result<String> {
+    let mut file = OpenOptions::new().read(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
 fn refuse_foreign(root: &Path) -> Result<(), Error> {
     let refuse =
         |reason: &str| Err(Error::ForeignDataDir { path: root.to_owned(), reason: reason.to_owned() });
@@ -207,6 +223,10 @@ fn refuse_foreign(root: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use nix::unistd::Uid;
+
     use super::*;
 
     #[test]
@@ -233,6 +253,42 @@ mod tests {
         drop(first);
         let (second, account) = Home::open(Some(&path)).unwrap();
         assert_eq!(second.password(&account).unwrap(), password);
+    }
+
+    #[test]
+    fn nothing_is_written_and_no_password_read_through_a_link() {
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let (elsewhere, path) = (dir.path().join("elsewhere"), dir.path().join("home"));
+        std::fs::create_dir(&path).unwrap();
+        symlink(&elsewhere, path.join(LOCK)).unwrap();
+        assert!(Home::open(Some(&path)).is_err());
+        assert!(!elsewhere.exists());
+
+        std::fs::remove_file(path.join(LOCK)).unwrap();
+        std::fs::write(&elsewhere, "a secret").unwrap();
+        let (home, account) = Home::open(Some(&path)).unwrap();
+        symlink(&elsewhere, home.password_file()).unwrap();
+        assert!(home.password(&account).is_err());
+        symlink(&elsewhere, home.log_file()).unwrap();
+        home.open_log(&account).unwrap().write_all(b"a line").unwrap();
+        assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "a secret");
+    }
+
+    /// Between the moment in which it was opened and that in which its owner is changed.
+    #[test]
+    fn what_is_given_away_is_what_was_opened() {
+        if !Uid::effective().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let (victim, path) = (dir.path().join("victim"), dir.path().join("file"));
+        File::create(&victim).unwrap();
+        let file = File::create(&path).unwrap();
+        std::fs::rename(&victim, &path).unwrap();
+        Account::choose(None).unwrap().give(&file, &path).unwrap();
+        assert!(owner_of(&path).unwrap().0.is_root());
+        assert_eq!(file.metadata().unwrap().nlink(), 0);
     }
 
     #[test]
