@@ -27,7 +27,8 @@ pub struct PostgresConfig {
 }
 
 impl PostgresConfig {
-    /// Connections a node always holds: renewals, LISTEN, durable publishing, ephemeral publishing.
+    /// Connections of one purpose each: renewals, LISTEN, durable publishing, ephemeral publishing. The last two are opened with
+    /// the first event.
     pub const DEDICATED_CONNECTIONS: u32 = 4;
 
     /// The defaults: schema `switchboard`, a pool of one, events kept for a day.

@@ -3,8 +3,8 @@
 //! [`Postgres::connect`] migrates the schema, makes sure that LISTEN works on the route it was given, and starts the tasks behind
 //! the three ports. It tries once: [`PostgresError::is_transient`] says whether trying again may help.
 //!
-//! A node holds [four connections](PostgresConfig::DEDICATED_CONNECTIONS) and opens up to
-//! [`pool_size`](PostgresConfig::pool_size) more when needed. Each has one purpose, shown in its `application_name`
+//! A node has [four connections](PostgresConfig::DEDICATED_CONNECTIONS), one more for the moment in which LISTEN is proven, and
+//! up to [`pool_size`](PostgresConfig::pool_size) when needed. Each has one purpose, shown in its `application_name`
 //! (`switchboard registry NODE`, `listener`, `durable`, `ephemeral`, `pool`), and none can hold up another's:
 //!
 //! | connection | used for | when it is lost |

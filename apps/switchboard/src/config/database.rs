@@ -40,7 +40,8 @@ pub(crate) struct DatabaseArgs {
 
     /// Connections for reading history and members, opened when needed: 1 to 1000.
     ///
-    /// A node holds 4 more: renewals, LISTEN, durable publishing, ephemeral publishing. So it needs 4 + this many.
+    /// A node has 4 more: renewals, LISTEN, durable publishing, ephemeral publishing; and for a moment another that proves
+    /// LISTEN.
     #[arg(
         long,
         env = "DATABASE_POOL_SIZE",
