@@ -31,7 +31,7 @@ const BATCH: (usize, usize) = (2000, 4 * 1024 * 1024);
 /// After a batch of more events than this the bus is busy, and the next one begins no sooner than so much later.
 ///
 /// Measured beside 8 clients of `pgbench -N` on two cores (`cargo bench -p switchboard-benches --bench durable -- --only beside`): at 5,000
-/// events/s others keep 1.4 to 1.6 times the transactions/s that the naive way leaves them, instead of 1.1 times. Below
+/// events/s others keep 1.2 to 1.6 times the transactions/s that the naive way leaves them, instead of 1.1 times. Below
 /// about a thousand events/s, and where commits take longer anyway, nothing waits.
 const BUSY: (usize, Duration) = (4, Duration::from_millis(4));
 /// Longest wait for a batch to commit.
