@@ -6,10 +6,12 @@
 //!
 //! Heads are looked at when a LISTEN session begins and on a slow tick, which finds what no notification announced.
 
+mod aside;
 mod doorbell;
 mod log;
 mod publisher;
 mod retention;
+mod writer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +97,7 @@ impl PostgresDurable {
             .bind(payload.as_str())
             .bind(key.map(IdempotencyKey::as_str));
         let row = query.fetch_one(connection).await.map_err(PostgresError::from);
-        row.and_then(|row| publisher::position(&row)).map_err(|error| publisher::failure(&error, payload))
+        row.and_then(|row| writer::position(&row)).map_err(|error| writer::failure(&error, payload))
     }
 
     async fn publish_for(

@@ -1,7 +1,10 @@
 //! What our sessions rely on, they set themselves: roles, databases and schemas of others are not to be trusted with it.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures::future::join_all;
+use futures::poll;
 use sqlx::Row;
 use switchboard_core::ports::{DurableError, Heartbeat, Registration, SweepScope};
 use switchboard_core::timing::Timing;
@@ -18,7 +21,7 @@ impl Cluster {
     /// Waits until a statement of one of our connections waits for a lock.
     async fn somebody_waits(&self, purpose: &str) {
         let waiting = format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name LIKE 'switchboard {purpose} %'"
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name LIKE 'switchboard {purpose}%'"
         );
         eventually(LONG, "a statement waits for the lock", async || self.count(&waiting).await > 0).await;
     }
@@ -61,7 +64,7 @@ async fn better_matches_in_public_for_functions_and_operators_are_not_used() {
 async fn a_stricter_default_isolation_breaks_neither_migrations_nor_renewals() {
     let cluster = Cluster::with_own_server(&[("default_transaction_isolation", "repeatable read")]).await;
     let boots = (0..8).map(|n| cluster.try_ports(cluster.config(&format!("n{n}"))));
-    for ports in futures::future::join_all(boots).await {
+    for ports in join_all(boots).await {
         ports.unwrap().close().await;
     }
 
@@ -113,6 +116,40 @@ async fn a_batch_that_waits_for_a_locked_head_is_refused_by_the_server_and_not_s
         cluster.sql("SELECT payload::text FROM {schema}.event_log WHERE seq = 2").await[0].get::<&str, _>(0),
         "3"
     );
+}
+
+/// Whoever publishes to one channel in a transaction and leaves it open holds up that channel, and no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_locked_channel_wait_aside_and_in_order_while_others_pass() {
+    let cluster = Cluster::new().await;
+    let ports = cluster.ports("waiter").await;
+    let bus = ports.durable();
+    let (locked, free, event) = (channel("room:locked"), channel("room:free"), event());
+    let publish =
+        async |channel, n: u64| bus.publish(channel, &event, &payload(&n.to_string())).await.unwrap().seq;
+    let mut other = cluster.connection().await;
+    cluster.sql_on(&mut other, "BEGIN").await;
+    // The channel is new: nobody else can see that it has a head.
+    cluster.sql_on(&mut other, "SELECT {schema}.publish('room:locked', 'message', '1')").await;
+
+    let mut waiting = pin!(join_all((2..=20).map(|n| publish(&locked, n))));
+    assert!(poll!(waiting.as_mut()).is_pending());
+    assert_eq!(join_all((1..=20).map(|n| publish(&free, n))).await, (1..=20).collect::<Vec<_>>());
+    cluster.somebody_waits("durable waiter").await;
+    // A later event of that channel does not hold up the others a second time.
+    let mut last = pin!(publish(&locked, 21));
+    assert!(poll!(last.as_mut()).is_pending());
+    assert_eq!(publish(&free, 21).await, 21);
+    assert!(poll!(waiting.as_mut()).is_pending());
+
+    cluster.sql_on(&mut other, "COMMIT").await;
+    assert_eq!(waiting.await, (2..=20).collect::<Vec<_>>());
+    assert_eq!(last.await, 21, "it overtook an earlier one");
+    // What held them up is over, and so is the connection they waited on.
+    assert_eq!(publish(&locked, 22).await, 22);
+    let connections =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'switchboard durable waiter'";
+    eventually(LONG, "one connection is left", async || cluster.count(connections).await == 1).await;
 }
 
 /// A schema that an administrator made for a user who may make no other.
