@@ -1,6 +1,7 @@
 //! What happens to LISTEN sessions, and that events arrive all the same. The session goes through a proxy of its own.
 
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use switchboard_postgres::Dsn;
 use switchboard_testkit::postgres::StopMode;
 use switchboard_testkit::proxy::{Mode, Proxy};
 use switchboard_testkit::suites::{channel, event, payload};
-use switchboard_testkit::{LONG, eventually};
+use switchboard_testkit::{LONG, available, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -32,9 +33,14 @@ struct Scene {
 
 impl Scene {
     async fn new(cluster: &Cluster, login: &str, through: SocketAddr) -> Self {
+        Self::with_options(cluster, login, through, "").await
+    }
+
+    async fn with_options(cluster: &Cluster, login: &str, through: SocketAddr, options: &str) -> Self {
         let database = cluster.url.rsplit_once('/').unwrap().1;
         let mut config = cluster.config("listening");
-        config.session_dsn = Some(Dsn::parse(&format!("postgres://{login}@{through}/{database}")).unwrap());
+        config.session_dsn =
+            Some(Dsn::parse(&format!("postgres://{login}@{through}/{database}{options}")).unwrap());
         let listening = cluster.start(config).await;
         listening.node.joined().await.unwrap();
         let publishing = cluster.node("publishing").await;
@@ -143,6 +149,36 @@ async fn b045_every_way_to_lose_the_session_leads_to_a_new_one() {
         let missed = scene.publish().await;
         scene.arrives(missed.seq).await;
         scene.hears_again(before, how).await;
+    }
+}
+
+/// The end of a TLS session is another one than that of the connection below it.
+#[tokio::test(flavor = "multi_thread")]
+async fn b045_a_session_that_is_closed_by_tls_leads_to_a_new_one() {
+    let found = Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_ok();
+    if !available("OpenSSL", found) {
+        return;
+    }
+    let cluster = Cluster::with_own_server(&[]).await;
+    cluster
+        .sql(
+            "COPY (SELECT) TO PROGRAM 'openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:P-256 -subj /CN=test \
+             -keyout server.key -out server.crt && chmod 600 server.key'",
+        )
+        .await;
+    cluster.sql("ALTER SYSTEM SET ssl = on").await;
+    cluster.sql("SELECT pg_reload_conf()").await;
+    let (login, at) = server(&cluster);
+    let mut scene = Scene::with_options(&cluster, &login, at, "?sslmode=require").await;
+    let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+         WHERE ssl AND application_name = 'switchboard listener listening'";
+    for round in 1..=2 {
+        assert_eq!(cluster.count(encrypted).await, 1, "round {round}");
+        let before = scene.sessions();
+        cluster.terminate("listener listening").await;
+        let missed = scene.publish().await;
+        scene.arrives(missed.seq).await;
+        scene.hears_again(before, "close-notify").await;
     }
 }
 
