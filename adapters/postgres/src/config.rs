@@ -44,7 +44,8 @@ impl PostgresConfig {
         }
     }
 
-    /// Most connections a node holds. For a moment it has one more: while it starts, and while it opens a LISTEN session anew.
+    /// Most connections a node holds. For a while it may have one more: when it starts or opens a LISTEN session anew, and as
+    /// long as events wait for a channel that some open transaction has locked.
     pub fn max_connections(&self) -> u32 {
         Self::DEDICATED_CONNECTIONS + self.pool_size.max(1)
     }
