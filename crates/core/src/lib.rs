@@ -6,11 +6,13 @@
 //! - [`ports`]: the three traits that adapters implement, which are the whole system in short,
 //! - [`lease`], [`membership`], [`timing`], [`claim`]: the rules of liveness as pure functions and state machines,
 //! - [`node`]: the life of one node, which drives those rules against a [`Registry`](ports::Registry),
+//! - [`access`]: who may do what in which channel,
 //! - [`fanout`]: the local end of both buses, shared by every adapter,
 //! - [`stats`] and [`health`]: what a node tells about itself.
 //!
 //! Time comes from Tokio, so that simulations can pause it.
 
+pub mod access;
 pub mod claim;
 pub mod fanout;
 pub mod health;

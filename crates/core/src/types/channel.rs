@@ -82,6 +82,13 @@ name_type!(
     "idempotency key"
 );
 
+impl Channel {
+    /// Whether the name belongs to the cluster itself: it starts with `$switchboard`. No client may use such a channel.
+    pub fn is_reserved(&self) -> bool {
+        self.as_str().starts_with("$switchboard")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
