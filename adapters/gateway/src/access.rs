@@ -1,22 +1,56 @@
-//! Who may do what. Until clients have tokens of their own, the admin token opens everything.
+//! Who may do what, over HTTP: the admin token opens everything, a client's token what it says, and open access the channels.
 
 use std::net::IpAddr;
 
+use axum::extract::Query;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use serde::Deserialize;
 use subtle::ConstantTimeEq;
+use switchboard_core::access::{AuthError, Grant};
+use time::OffsetDateTime;
 
 use crate::problem::Problem;
 use crate::state::Gateway;
 
 impl Gateway {
-    /// Lets pass whoever may publish and subscribe.
-    pub(crate) fn admit_client(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        if self.config().open_access {
-            must_be_addressed_as_local(headers)
-        } else {
-            self.admit_admin(headers)
+    /// What whoever sends this may do in channels.
+    ///
+    /// The token is taken from `Authorization: Bearer …`, the header `apikey`, or the query's `token` or `apikey`, in this order: the
+    /// first that is there counts, whatever it is worth. The admin token opens nothing from a URL, which others log.
+    pub(crate) fn admit_client(&self, headers: &HeaderMap, uri: &Uri) -> Result<Grant, Problem> {
+        let config = self.config();
+        if config.open_access {
+            must_be_addressed_as_local(headers)?;
+            return Ok(Grant::everything());
         }
+        if self.admin_token().is_none() && config.verifier.is_none() {
+            let detail =
+                "this node has neither keys for tokens (AUTH_…) nor an ADMIN_TOKEN, so nobody may do this";
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        }
+        if let Some(token) = bearer(headers) {
+            return if self.is_admin(token) { Ok(Grant::everything()) } else { Ok(self.verify(token)?) };
+        }
+        if let Some(token) = headers.get(API_KEY) {
+            return Ok(self.verify(token.as_bytes())?);
+        }
+        let Query(query) = Query::<InUrl>::try_from_uri(uri)
+            .map_err(|_| AuthError::Invalid("the query holds it more than once".to_owned()))?;
+        match query.token.or(query.apikey) {
+            Some(token) => Ok(self.verify(token.as_bytes())?),
+            None => Err(AuthError::Missing.into()),
+        }
+    }
+
+    /// What a client's token is worth now, however it came.
+    pub(crate) fn verify(&self, token: &[u8]) -> Result<Grant, AuthError> {
+        let invalid = |reason: &str| AuthError::Invalid(reason.to_owned());
+        let Some(verifier) = &self.config().verifier else {
+            return Err(invalid("it is not this node's admin token, and there are no keys for others"));
+        };
+        let token = std::str::from_utf8(token).map_err(|_| invalid("it is no text"))?;
+        verifier.verify(token, OffsetDateTime::now_utc())
     }
 
     /// Lets an administrator pass.
@@ -24,20 +58,24 @@ impl Gateway {
         if self.config().open_access {
             must_be_addressed_as_local(headers)?;
         }
-        let configured = self.config().admin_token.as_deref();
-        let Some(expected) = configured.filter(|token| !token.is_empty()) else {
+        if self.admin_token().is_none() {
             let detail = "this node has no ADMIN_TOKEN, so nobody may do this";
             return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-        };
-        let Some(given) = bearer(headers) else {
-            return Err(refused("send the admin token as `Authorization: Bearer …`"));
-        };
-        // In constant time: how long a wrong token took to be refused says nothing about the right one.
-        if bool::from(given.ct_eq(expected.as_bytes())) {
-            Ok(())
-        } else {
-            Err(refused("the token is not this node's admin token"))
         }
+        let token = bearer(headers).ok_or(AuthError::Missing)?;
+        if self.is_admin(token) {
+            return Ok(());
+        }
+        Err(AuthError::Invalid("it is not this node's admin token".to_owned()).into())
+    }
+
+    fn admin_token(&self) -> Option<&str> {
+        self.config().admin_token.as_deref().filter(|token| !token.is_empty())
+    }
+
+    /// In constant time: how long a wrong token took to be refused says nothing about the right one.
+    fn is_admin(&self, token: &[u8]) -> bool {
+        self.admin_token().is_some_and(|expected| token.ct_eq(expected.as_bytes()).into())
     }
 }
 
@@ -56,13 +94,37 @@ fn must_be_addressed_as_local(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::FORBIDDEN, detail))
 }
 
-fn refused(detail: &str) -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, detail).with_header(header::WWW_AUTHENTICATE, "Bearer")
+impl From<AuthError> for Problem {
+    fn from(error: AuthError) -> Self {
+        let (status, challenge) = match error {
+            AuthError::Missing => (StatusCode::UNAUTHORIZED, "Bearer"),
+            AuthError::Forbidden { .. } => (StatusCode::FORBIDDEN, "Bearer error=\"insufficient_scope\""),
+            _ => (StatusCode::UNAUTHORIZED, "Bearer error=\"invalid_token\""),
+        };
+        let detail = match error {
+            AuthError::Missing => format!("{error}: send it as `Authorization: Bearer …`"),
+            _ => error.to_string(),
+        };
+        Self::new(status, detail)
+            .with("reason", error.kind().to_owned())
+            .with_header(header::WWW_AUTHENTICATE, challenge)
+    }
 }
 
-/// As bytes: a token need not be ASCII.
+/// Where clients of Supabase put a key.
+const API_KEY: &str = "apikey";
+
+/// Where those put a token that cannot set headers.
+#[derive(Deserialize)]
+struct InUrl {
+    token: Option<String>,
+    apikey: Option<String>,
+}
+
+/// `None` if there is none, or an empty one. As bytes: a token need not be ASCII.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     const SCHEME: &[u8] = b"bearer ";
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(SCHEME.len())?;
-    scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim_ascii())
+    let token = token.trim_ascii();
+    (scheme.eq_ignore_ascii_case(SCHEME) && !token.is_empty()).then_some(token)
 }

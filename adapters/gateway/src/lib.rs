@@ -19,8 +19,8 @@
 //! | status | when |
 //! |---|---|
 //! | 400 | the body is no JSON, the channel name no UTF-8, the query has an unknown key |
-//! | 401 | the token is missing or wrong |
-//! | 403 | this node has no `ADMIN_TOKEN`, or access is open and `Host` is neither `localhost` nor an address |
+//! | 401 | the token is missing, wrong, not valid yet or not any more; `reason` is `missing`, `invalid`, `not_yet_valid` or `expired` |
+//! | 403 | the token does not give the right (`reason` is `forbidden`); the request comes from a foreign web page (`origin`); this node accepts no tokens; or access is open and `Host` is neither `localhost` nor an address |
 //! | 404, 405 | there is no such route, or not for this method |
 //! | 408 | the body did not arrive in time |
 //! | 409 | `after` is not part of the history, whose end is `head` |
@@ -32,9 +32,15 @@
 //!
 //! # Access
 //!
-//! The admin token opens the admin and channel routes, as `Authorization: Bearer …` and never in a URL. With [`GatewayConfig::open_access`] the
-//! channel routes need none. There are no CORS headers, a publish needs `Content-Type: application/json`, and open access a `Host` that is
-//! no name of somebody else's, so that no foreign web page can read from or post to a node its visitor can reach.
+//! The admin token opens the admin and channel routes, as `Authorization: Bearer …` and never in a URL. A client's token (see [`auth`]) opens
+//! channel routes: with the right `publish` for ephemeral events, `durable` for durable ones, `subscribe` for history and streams. It may
+//! come as `Authorization: Bearer …`, in the header `apikey`, or in the query as `token` or `apikey`, for clients that cannot set headers.
+//! A stream ends when its token does, and says `expired` first. Rights are looked up under the exact name of the channel, and nobody
+//! has any in the cluster's own, whose names start with `$switchboard`. With [`GatewayConfig::open_access`] the channel routes need no token.
+//!
+//! Web pages of a foreign origin are refused unless [`Origins`] lists theirs; those get CORS headers on the channel routes. And a publish
+//! needs `Content-Type: application/json`, and open access a `Host` that is no name of somebody else's, so that no other page can read from
+//! or post to a node its visitor can reach.
 //!
 //! # Start and end
 //!
@@ -45,9 +51,11 @@
 mod access;
 mod admin;
 mod answer;
+pub mod auth;
 mod connection;
 mod health;
 mod idle;
+mod origin;
 mod problem;
 mod publish;
 mod read;
@@ -62,17 +70,24 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
 use axum::{Router, middleware};
 
+pub use origin::Origins;
 pub use state::{Gateway, GatewayConfig, Services};
 
 impl Gateway {
     /// The routes, for those who serve them themselves.
     pub fn router(&self) -> Router {
+        let events = get(read::read)
+            .post(publish::publish)
+            // Asked by browsers before they let a foreign page in, and answered by the layer around it.
+            .options(problem::method_not_allowed)
+            .layer(self.config().origins.cors())
+            .layer(middleware::from_fn_with_state(self.clone(), origin::guard));
         Router::new()
             .route("/livez", get(health::livez))
             .route("/readyz", get(health::readyz))
             .route("/health", get(health::health))
             .route("/api/admin/cluster", get(admin::cluster))
-            .route("/api/channels/{channel}/events", get(read::read).post(publish::publish))
+            .route("/api/channels/{channel}/events", events)
             .fallback(problem::not_found)
             .method_not_allowed_fallback(problem::method_not_allowed)
             .layer(DefaultBodyLimit::max(self.config().body_limit()))

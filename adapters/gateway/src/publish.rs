@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use switchboard_core::access::Right;
 use switchboard_core::types::{EventName, Invalid, Payload, Position};
 
 use crate::problem::Problem;
@@ -29,12 +30,16 @@ pub(crate) async fn publish(
     request: Request,
 ) -> Result<Response, Problem> {
     // Before the body is read: whoever is refused costs no memory.
-    gateway.admit_client(request.headers())?;
+    let grant = gateway.admit_client(request.headers(), request.uri())?;
     let services = gateway.ready().map_err(Problem::unavailable)?;
     let channel = request::channel(path)?;
+    if !grant.allows(&channel, Right::Durable) {
+        grant.require(&channel, Right::Publish)?;
+    }
     let key = request::idempotency_key(request.headers())?;
     let body = request::json(request, gateway.config().body_limit()).await?;
     let Publication { event, payload, ephemeral } = Publication::parse(&body)?;
+    grant.require(&channel, if ephemeral { Right::Publish } else { Right::Durable })?;
     let counts = gateway.counts();
     if ephemeral {
         Problem::unless_within(LIMIT, services.ephemeral.publish(&channel, &event, &payload)).await?;

@@ -5,9 +5,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use switchboard_core::access::{Grant, Right};
 use switchboard_core::ports::{History, StartFrom};
 use switchboard_core::types::{Channel, DurableEvent, EventName, Payload, Position};
 use time::OffsetDateTime;
@@ -30,20 +32,27 @@ const OLDEST: &str = "oldest";
 pub(crate) struct Range {
     after: Option<String>,
     limit: Option<usize>,
+    /// Of those who cannot set headers; read where access is decided, and nowhere else.
+    #[serde(rename = "token")]
+    _token: Option<IgnoredAny>,
+    #[serde(rename = "apikey")]
+    _apikey: Option<IgnoredAny>,
 }
 
 pub(crate) async fn read(
     State(gateway): State<Gateway>,
     path: Result<Path<String>, PathRejection>,
     range: Result<Query<Range>, QueryRejection>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    gateway.admit_client(&headers)?;
+    let grant = gateway.admit_client(&headers, &uri)?;
     let services = gateway.ready().map_err(Problem::unavailable)?;
     let channel = request::channel(path)?;
-    let range = request::query(range, "`after` and `limit`")?;
+    grant.require(&channel, Right::Subscribe)?;
+    let range = request::query(range, "`after`, `limit` and a token")?;
     if request::accepts(&headers, "text/event-stream") {
-        listen(&gateway, services, channel, &range, &headers).await
+        listen(&gateway, services, &grant, channel, &range, &headers).await
     } else {
         history(services, channel, &range).await
     }
@@ -52,6 +61,7 @@ pub(crate) async fn read(
 async fn listen(
     gateway: &Gateway,
     services: &Services,
+    grant: &Grant,
     channel: Channel,
     range: &Range,
     headers: &HeaderMap,
@@ -83,7 +93,7 @@ async fn listen(
         StartFrom::After(position) => position.to_string(),
         _ => OLDEST.to_owned(),
     };
-    Ok(sse::response(gateway, present, &after, durable, ephemeral))
+    Ok(sse::response(gateway, present, grant.expires, &after, durable, ephemeral))
 }
 
 #[derive(Serialize)]

@@ -3,7 +3,8 @@
 //! An event is a message without a type, so that `EventSource.onmessage` gets it. Its data is one JSON object:
 //! `{"channel", "event", "position", "created_at", "payload"}` for a durable event, whose position is also the `id:`, so that a browser
 //! resumes after it by itself; `{"channel", "event", "payload"}` for an ephemeral one, which leaves the last id alone. What else there is to say
-//! has a type: `listening` with `{"after"}` comes first, `pruned` with `{"oldest"}`, `reset` with `{"head"}`, `lagged` with `{"missed"}`.
+//! has a type: `listening` with `{"after"}` comes first, `pruned` with `{"oldest"}`, `reset` with `{"head"}`, `lagged` with `{"missed"}`,
+//! and `expired` as the last word to a client whose token is worth nothing any more.
 //!
 //! Payload bytes are passed on as they are, except that a carriage return between tokens becomes a space: the format
 //! has no way to carry one.
@@ -20,10 +21,12 @@ use futures::future::ready;
 use futures::{Stream, StreamExt, stream};
 use switchboard_core::ports::{DurableItem, DurableStream, EphemeralItem, EphemeralStream};
 use switchboard_core::types::Position;
+use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_stream::wrappers::IntervalStream;
 
+use crate::auth::expiry;
 use crate::problem::Problem;
 use crate::state::Gateway;
 
@@ -33,10 +36,14 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Sent against silence: a comment, which readers skip.
 const PING: &str = ":\n\n";
 
-/// The stream that goes on after `after`, which ends when the node drains or a bus does. Nothing is fetched for a client that does not read.
+/// Sent when the client's token is worth nothing any more. A browser would come back with the same token, and not again after that.
+const EXPIRED: &str = "event: expired\ndata: {\"reason\":\"expired\"}\n\n";
+
+/// The stream that goes on after `after`, which ends when the node drains, a bus ends or the token has expired. Nothing is fetched for a client that does not read.
 pub(crate) fn response(
     gateway: &Gateway,
     present: Present,
+    expires: Option<OffsetDateTime>,
     after: &str,
     durable: DurableStream,
     ephemeral: EphemeralStream,
@@ -46,8 +53,13 @@ pub(crate) fn response(
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let events = stream::select(ending(durable.map(durable_text)), ending(ephemeral.map(ephemeral_text)));
     let pinged = stream::select(events, IntervalStream::new(pings).map(|_| Some(PING.to_owned())));
+    let has_expired = move || expires.is_some_and(|expires| OffsetDateTime::now_utc() >= expires);
     let texts = stream::once(ready(greeting(after)))
         .chain(pinged.scan((), |(), text| ready(text)))
+        // After a pause of the process or a step of the clock, an event may come before the end is noticed.
+        .take_while(move |_| ready(!has_expired()))
+        .take_until(expiry(expires, OffsetDateTime::now_utc))
+        .chain(stream::iter([()]).filter_map(move |()| ready(has_expired().then(|| EXPIRED.to_owned()))))
         .take_until(gateway.draining().clone().cancelled_owned())
         .map(move |text| {
             let _ = &present;

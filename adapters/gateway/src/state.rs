@@ -14,15 +14,21 @@ use switchboard_core::timing::Timing;
 use switchboard_core::types::{NodeId, PayloadLimits};
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::Verifier;
 use crate::millis;
+use crate::origin::Origins;
 
 /// How the gateway behaves.
 #[derive(Clone)]
 pub struct GatewayConfig {
     /// This node, as `/health` names it.
     pub node_id: NodeId,
-    /// Opens the admin route, and the channel routes. Without one they are closed.
+    /// Opens the admin route, and the channel routes. Without one the former is closed.
     pub admin_token: Option<String>,
+    /// Judges the tokens of clients, for the channel routes. Without one those are for the admin token alone.
+    pub verifier: Option<Arc<Verifier>>,
+    /// The foreign web pages that may use the channel routes.
+    pub origins: Origins,
     /// Lets everybody use the channel routes, for development on one machine.
     pub open_access: bool,
     /// Largest payloads, which bound request bodies.
@@ -175,7 +181,8 @@ impl Gateway {
             Condition::Degraded(reason) => Some(format!("{name}: {reason}")),
             Condition::Ok | Condition::Failed(_) => None,
         };
-        report.into_iter().filter_map(warning).collect()
+        let keys = self.0.config.verifier.as_ref().and_then(|verifier| verifier.warning());
+        report.into_iter().filter_map(warning).chain(keys).collect()
     }
 }
 

@@ -158,7 +158,7 @@ async fn a_refusal_names_field_value_and_rule() {
         assert!(problem["detail"].as_str().unwrap().contains(detail), "{problem}");
     }
     for (query, detail) in [
-        ("token=secret", "unknown field `token`"),
+        ("tokens=secret", "unknown field `tokens`"),
         ("limit=x", "limit: invalid digit"),
         ("limit=0", "limit 0 must be from 1 to 1000"),
         ("after=x", r#"position "x": must be a position"#),

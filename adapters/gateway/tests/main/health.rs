@@ -159,7 +159,7 @@ async fn what_is_not_there_is_a_problem_document() {
     assert_eq!((status, problem["status"].as_u64()), (404, Some(404)));
     let response = server.client.delete(server.events("room:1")).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "application/problem+json");
-    assert_eq!(response.headers()["allow"], "GET,HEAD,POST");
+    assert_eq!(response.headers()["allow"], "GET,HEAD,POST,OPTIONS");
     assert_eq!(response.status(), 405);
     let odd = reqwest::Method::from_bytes("X".repeat(10_000).as_bytes()).unwrap();
     let response = server.client.request(odd, server.events("room:1")).send().await.unwrap();

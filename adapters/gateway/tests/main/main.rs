@@ -3,9 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 mod access;
+mod auth;
 mod buses;
 mod channels;
 mod health;
+mod origins;
 mod outages;
+mod rights;
+mod secrecy;
 mod server;
 mod streams;
+mod tokens;

@@ -10,7 +10,7 @@ use switchboard_core::ports::{DurableBus, EphemeralBus};
 use switchboard_core::stats::StatsRegistry;
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{NodeId, PayloadLimits, Stats};
-use switchboard_gateway::{Gateway, GatewayConfig, Services};
+use switchboard_gateway::{Gateway, GatewayConfig, Origins, Services};
 use switchboard_memory::{Link, MemoryCluster, MemoryRegistry};
 use switchboard_testkit::http_client;
 use tokio::net::TcpListener;
@@ -36,6 +36,8 @@ pub(crate) fn config() -> GatewayConfig {
     GatewayConfig {
         node_id: NodeId::parse("n1").unwrap(),
         admin_token: Some(TOKEN.to_owned()),
+        verifier: None,
+        origins: Origins::default(),
         open_access: false,
         limits: PayloadLimits::default(),
         timing: Timing::new(Duration::from_millis(200), Duration::from_millis(600)).unwrap(),

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::server::{Server, TOKEN, answer, config};
+use crate::tokens::{expiring, with_leeway};
 
 /// A stream, and what of it has not been read yet.
 struct Stream {
@@ -246,6 +247,35 @@ async fn streams_leave_room_for_probes() {
     publish(&server, "1").await;
     for stream in &mut streams {
         assert_eq!(stream.next().await.json()["payload"], 1, "a stream was cut for a probe");
+    }
+}
+
+#[tokio::test]
+async fn b123_a_stream_ends_with_its_token_and_says_so() {
+    for (leeway, exp) in [(0, 1.5), (3, -1.5)] {
+        let server = Server::start(with_leeway(Duration::from_secs(leeway))).await;
+        let token = expiring(&serde_json::json!({"room:1": ["subscribe"]}), exp);
+        // As a browser sends it, which cannot set headers of a stream.
+        let request = server.client.get(format!("{}?token={token}", server.events("room:1")));
+        let response = request.header("accept", "text/event-stream").send().await.unwrap();
+        let mut stream = Stream { response, rest: String::new() };
+        assert!(stream.block().await.unwrap().contains("event: listening"));
+        let position = publish(&server, "1").await;
+        assert_eq!(stream.next().await.id, position);
+        let last = stream.next().await;
+        let expected = Message {
+            kind: "expired".to_owned(),
+            // The last id stays, so that a client with a fresh token misses nothing.
+            id: String::new(),
+            data: r#"{"reason":"expired"}"#.to_owned(),
+        };
+        assert_eq!(last, expected);
+        publish(&server, "2").await;
+        assert_eq!(stream.block().await, None, "it goes on after the end");
+        eventually(LONG, "nobody is counted", async || server.stat("sse_clients") == 0).await;
+        let again =
+            server.client.get(format!("{}?token={token}", server.events("room:1"))).send().await.unwrap();
+        assert_eq!(answer(again).await.0, 401, "requests are refused from the moment at which streams end");
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use switchboard_core::stats::StatsRegistry;
-use switchboard_gateway::{Gateway, GatewayConfig, Services};
+use switchboard_gateway::{Gateway, GatewayConfig, Origins, Services};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -36,6 +36,8 @@ impl Http {
             GatewayConfig {
                 node_id: config.cluster.node_id.clone(),
                 admin_token: config.http.admin_token.as_ref().map(AdminToken::reveal).map(str::to_owned),
+                verifier: None,
+                origins: Origins::default(),
                 open_access: config.dev_open_access,
                 limits: config.http.limits,
                 timing: config.cluster.timing,
