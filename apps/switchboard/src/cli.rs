@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{dev, doctor, migrate, nodes, publish, tail};
+use crate::commands::{dev, doctor, migrate, nodes, publish, tail, token};
 use crate::config::ServeArgs;
 
 /// A cluster of realtime servers coordinated by PostgreSQL and nothing else.
@@ -41,6 +41,11 @@ pub(crate) enum Command {
     /// it tries again until it is back, and misses no durable event after the last one printed. What else there is to say goes to
     /// standard error. Ends with Ctrl-C, or when nobody reads its output.
     Tail(tail::Args),
+    /// Make a token for a client, and print it.
+    ///
+    /// It is signed with `AUTH_JWT_SECRET` or a private key, and nodes that know the secret or the public key let its holder do
+    /// what it says until it expires. Asks no node and no database.
+    Token(token::Args),
     /// Create or upgrade the schema.
     ///
     /// Nodes do it by themselves where their user may. Where not, run this as one who may, then grant the nodes' user the

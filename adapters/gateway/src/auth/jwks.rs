@@ -2,6 +2,7 @@
 //!
 //! Invariant: a file that is gone, broken or empty changes nothing but the node's health. The keys stay those that were good last.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -34,8 +35,8 @@ pub enum JwksError {
     Unusable(#[from] Invalid),
 }
 
-/// A file with a JSON Web Key Set, which was good when it was opened.
-#[derive(Debug, Clone)]
+/// A file with a JSON Web Key Set, which was good when it was opened. `Debug` shows no key.
+#[derive(Clone)]
 pub struct JwksFile {
     path: PathBuf,
     text: String,
@@ -49,6 +50,12 @@ impl JwksFile {
         let text = read(&path)?;
         let keys = Keys::jwks(&text)?;
         Ok(Self { path, text, keys })
+    }
+}
+
+impl fmt::Debug for JwksFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JwksFile({:?}, {:?})", self.path, self.keys)
     }
 }
 

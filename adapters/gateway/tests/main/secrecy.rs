@@ -1,11 +1,12 @@
 //! Tokens stay secret.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::json;
-use switchboard_gateway::GatewayConfig;
+use switchboard_gateway::auth::{AuthConfig, JwksFile, Verifier};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -84,8 +85,10 @@ async fn b128_no_token_is_logged_or_repeated_however_it_comes() {
         }
     }
     answers += &send(&server, &format!("GET {path}?token={TOKEN} HTTP/1.1\r\n"), "").await;
-    let config: GatewayConfig = with_tokens();
-    let debug = format!("{:?} {:?}", config.verifier, config.origins);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/jwks.json");
+    let file = JwksFile::open(path).unwrap();
+    let config = AuthConfig { jwks_file: Some(file), ..AuthConfig::default() };
+    let debug = format!("{config:?} {:?} {:?}", with_tokens().verifier, Verifier::new(config.clone()));
     server.stop().await;
 
     let log = String::from_utf8(log.0.lock().clone()).unwrap();
@@ -103,4 +106,5 @@ async fn b128_no_token_is_logged_or_repeated_however_it_comes() {
         }
     }
     assert!(!log.contains(TOKEN) && !answers.contains(TOKEN) && !debug.contains("32 bytes or more"));
+    assert!(debug.contains("Keys(4)") && !debug.contains("YSBzZWNyZXQg"), "{debug}");
 }

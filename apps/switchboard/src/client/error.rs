@@ -25,7 +25,7 @@ pub(crate) enum ClientError {
     #[error("the answer of {url} is not that of a node: {reason}; check the URL")]
     Strange { url: NodeUrl, reason: String },
     /// The token is missing or wrong.
-    #[error("the node at {url} wants {}", if *had_token { "another token: SWITCHBOARD_TOKEN must be its ADMIN_TOKEN" } else { "a token: set SWITCHBOARD_TOKEN to its ADMIN_TOKEN" })]
+    #[error("the node at {url} wants {}", if *had_token { "another token: SWITCHBOARD_TOKEN must be its ADMIN_TOKEN, or one with rights in the channel that has not expired" } else { "a token: set SWITCHBOARD_TOKEN to its ADMIN_TOKEN" })]
     Unauthorized { url: NodeUrl, had_token: bool },
     /// The node said no, or that it cannot now.
     #[error("the node at {url} answered {status}{}", if message.is_empty() { String::new() } else { format!(": {message}") })]

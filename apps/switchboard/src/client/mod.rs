@@ -38,7 +38,7 @@ pub(crate) struct ClientArgs {
     )]
     url: OsString,
 
-    /// The node's `ADMIN_TOKEN`. [default for this machine: dev, as `switchboard dev` has it]
+    /// The node's `ADMIN_TOKEN`, or for `publish` and `tail` one that `switchboard token` made. [default for this machine: dev, as `switchboard dev` has it]
     ///
     /// Prefer the variable to the flag, which every user of the machine can read.
     #[arg(long = "token", env = "SWITCHBOARD_TOKEN", hide_env_values = true, value_name = "TOKEN")]

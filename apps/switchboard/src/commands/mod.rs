@@ -7,6 +7,7 @@ pub(crate) mod nodes;
 pub(crate) mod publish;
 mod serve;
 pub(crate) mod tail;
+pub(crate) mod token;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Nodes(args) => nodes::run(args).await,
         Command::Publish(args) => publish::run(args).await,
         Command::Tail(args) => tail::run(args).await,
+        Command::Token(args) => token::run(&args),
         Command::Migrate(args) => migrate::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
     }

@@ -30,8 +30,8 @@ pub(crate) struct HttpArgs {
     )]
     http_addr: OsString,
 
-    /// The token for admin and event routes (`Authorization: Bearer …`): 1 to 1024 bytes of visible ASCII. Without one
-    /// they are closed.
+    /// The token for admin and event routes (`Authorization: Bearer …`): 1 to 8192 bytes of visible ASCII. Without one
+    /// they are closed, but for clients with tokens of their own.
     ///
     /// Prefer the variable to the flag, which every user of the machine can read.
     #[arg(long, env = "ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
@@ -79,11 +79,11 @@ impl HttpArgs {
 impl AdminToken {
     /// Checks a token: it must fit into an HTTP header as it is.
     pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
-        if text.is_empty() || text.len() > 1024 || !text.bytes().all(|b| b.is_ascii_graphic()) {
+        if text.is_empty() || text.len() > 8192 || !text.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(Invalid::new(
                 "token",
                 "(hidden)",
-                "must be 1 to 1024 bytes of visible ASCII without spaces",
+                "must be 1 to 8192 bytes of visible ASCII without spaces",
             ));
         }
         Ok(Self(text.to_owned()))

@@ -4,9 +4,10 @@
 //! Clap only collects the raw values. They are checked here, so that a message names the variable and never holds a secret:
 //! each group of settings is one file with the form they are given in (`…Args`) and the form they are used in (`…Config`).
 
+mod auth;
 mod cluster;
 mod database;
-mod duration;
+pub(crate) mod duration;
 mod http;
 mod http_addr;
 mod logs;
@@ -20,6 +21,7 @@ use switchboard_core::node::OnEviction;
 use switchboard_postgres::PostgresConfig;
 use tracing::{info, warn};
 
+pub(crate) use auth::{AUTH_JWT_SECRET, AuthArgs, AuthConfig, claim};
 pub(crate) use cluster::{ClusterArgs, ClusterConfig};
 pub(crate) use database::{DatabaseArgs, DatabaseConfig};
 pub(crate) use http::{ADMIN_TOKEN, AdminToken, HttpArgs, HttpConfig};
@@ -36,6 +38,8 @@ pub(crate) struct ServeArgs {
     cluster: ClusterArgs,
     #[command(flatten)]
     http: HttpArgs,
+    #[command(flatten)]
+    auth: AuthArgs,
     #[command(flatten)]
     logs: LogArgs,
 
@@ -54,6 +58,7 @@ pub(crate) struct ServeConfig {
     pub(crate) database: DatabaseConfig,
     pub(crate) cluster: ClusterConfig,
     pub(crate) http: HttpConfig,
+    pub(crate) auth: AuthConfig,
     pub(crate) exit_with_stdin: bool,
     pub(crate) dev_open_access: bool,
 }
@@ -65,6 +70,7 @@ impl ServeArgs {
             database: self.database.resolve()?,
             cluster: self.cluster.resolve()?,
             http: self.http.resolve()?,
+            auth: self.auth.resolve()?,
             exit_with_stdin: self.exit_with_stdin,
             dev_open_access: self.dev_open_access,
         };
@@ -80,7 +86,7 @@ impl ServeConfig {
 
     /// Says once what is in effect, without secrets, and what looks like a mistake.
     pub(crate) fn log(&self) {
-        let Self { database, cluster, http, .. } = self;
+        let Self { database, cluster, http, auth, .. } = self;
         info!(
             version = env!("CARGO_PKG_VERSION"),
             node_id = %cluster.node_id,
@@ -101,6 +107,8 @@ impl ServeConfig {
             ephemeral = "pg",
             http_addr = %http.addr,
             admin_token = if http.admin_token.is_some() { "set" } else { "not set" },
+            tokens = auth.tokens.as_ref().map(tracing::field::debug),
+            origins = ?auth.origins,
             durable_max_bytes = http.limits.durable,
             open_access = self.dev_open_access,
             "configuration"
@@ -110,6 +118,9 @@ impl ServeConfig {
         }
         if !self.dev_open_access && http.admin_token.as_ref().is_some_and(AdminToken::is_short) {
             warn!("ADMIN_TOKEN is short enough to be guessed; use 16 characters or more");
+        }
+        if self.dev_open_access && auth.origins.are_all() {
+            warn!("AUTH_ORIGINS lets every web page use this node, which needs no tokens");
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The node's HTTP server: up before anything else, so that a probe can tell "starting" from "dead", and owner of its task.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use switchboard_core::stats::StatsRegistry;
-use switchboard_gateway::{Gateway, GatewayConfig, Origins, Services};
+use switchboard_gateway::auth::Verifier;
+use switchboard_gateway::{Gateway, GatewayConfig, Services};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -36,8 +38,8 @@ impl Http {
             GatewayConfig {
                 node_id: config.cluster.node_id.clone(),
                 admin_token: config.http.admin_token.as_ref().map(AdminToken::reveal).map(str::to_owned),
-                verifier: None,
-                origins: Origins::default(),
+                verifier: config.auth.tokens.clone().map(|tokens| Arc::new(Verifier::new(tokens))),
+                origins: config.auth.origins.clone(),
                 open_access: config.dev_open_access,
                 limits: config.http.limits,
                 timing: config.cluster.timing,

@@ -6,6 +6,7 @@
 mod client;
 mod dev;
 mod schema;
+mod token;
 mod wrong_settings;
 
 use std::ffi::OsStr;
@@ -74,6 +75,13 @@ fn help_is_the_reference_and_shows_no_secret() {
         "CLUSTER_EPHEMERAL",
         "HTTP_ADDR",
         "ADMIN_TOKEN",
+        "AUTH_JWT_SECRET",
+        "AUTH_JWT_PUBLIC_KEY_FILE",
+        "AUTH_JWKS_FILE",
+        "AUTH_AUDIENCE",
+        "AUTH_ISSUER",
+        "AUTH_LEEWAY",
+        "AUTH_ORIGINS",
         "DURABLE_MAX_BYTES",
         "LOG_LEVEL",
         "LOG_FORMAT",
