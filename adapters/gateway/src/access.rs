@@ -15,32 +15,42 @@ use crate::state::Gateway;
 
 impl Gateway {
     /// What whoever sends this may do in channels.
-    ///
-    /// The token is taken from `Authorization: Bearer …`, the header `apikey`, or the query's `token` or `apikey`, in this order: the
-    /// first that is there counts, whatever it is worth. The admin token opens nothing from a URL, which others log.
     pub(crate) fn admit_client(&self, headers: &HeaderMap, uri: &Uri) -> Result<Grant, Problem> {
-        let config = self.config();
-        if config.open_access {
-            must_be_addressed_as_local(headers)?;
-            return Ok(Grant::everything());
+        match self.admit_anybody(headers)? {
+            Some(grant) => Ok(grant),
+            None => Ok(self.authenticate(headers, uri)?),
         }
-        if self.admin_token().is_none() && config.verifier.is_none() {
+    }
+
+    /// What one may do without a token, if that is anything; or why nobody may do anything.
+    pub(crate) fn admit_anybody(&self, headers: &HeaderMap) -> Result<Option<Grant>, Problem> {
+        if self.config().open_access {
+            must_be_addressed_as_local(headers)?;
+            return Ok(Some(Grant::everything()));
+        }
+        if self.admin_token().is_none() && self.config().verifier.is_none() {
             let detail =
                 "this node has neither keys for tokens (AUTH_…) nor an ADMIN_TOKEN, so nobody may do this";
             return Err(Problem::new(StatusCode::FORBIDDEN, detail));
         }
+        Ok(None)
+    }
+
+    /// What the token of a request is worth.
+    ///
+    /// It is taken from `Authorization: Bearer …`, the header `apikey`, or the query's `token` or `apikey`, in this order: the first that
+    /// is there counts, whatever it is worth. The admin token opens nothing from a URL, which others log.
+    pub(crate) fn authenticate(&self, headers: &HeaderMap, uri: &Uri) -> Result<Grant, AuthError> {
         if let Some(token) = bearer(headers) {
-            return if self.is_admin(token) { Ok(Grant::everything()) } else { Ok(self.verify(token)?) };
+            return if self.is_admin(token) { Ok(Grant::everything()) } else { self.verify(token) };
         }
         if let Some(token) = headers.get(API_KEY) {
-            return Ok(self.verify(token.as_bytes())?);
+            return self.verify(token.as_bytes());
         }
         let Query(query) = Query::<InUrl>::try_from_uri(uri)
-            .map_err(|_| AuthError::Invalid("the query holds it more than once".to_owned()))?;
-        match query.token.or(query.apikey) {
-            Some(token) => Ok(self.verify(token.as_bytes())?),
-            None => Err(AuthError::Missing.into()),
-        }
+            .map_err(|_| AuthError::Invalid("the query holds more than one".to_owned()))?;
+        let token = query.token.or(query.apikey).ok_or(AuthError::Missing)?;
+        self.verify(token.as_bytes())
     }
 
     /// What a client's token is worth now, however it came.

@@ -53,13 +53,8 @@ pub(crate) fn response(
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let events = stream::select(ending(durable.map(durable_text)), ending(ephemeral.map(ephemeral_text)));
     let pinged = stream::select(events, IntervalStream::new(pings).map(|_| Some(PING.to_owned())));
-    let has_expired = move || expires.is_some_and(|expires| OffsetDateTime::now_utc() >= expires);
-    let texts = stream::once(ready(greeting(after)))
-        .chain(pinged.scan((), |(), text| ready(text)))
-        // After a pause of the process or a step of the clock, an event may come before the end is noticed.
-        .take_while(move |_| ready(!has_expired()))
-        .take_until(expiry(expires, OffsetDateTime::now_utc))
-        .chain(stream::iter([()]).filter_map(move |()| ready(has_expired().then(|| EXPIRED.to_owned()))))
+    let texts = stream::once(ready(greeting(after))).chain(pinged.scan((), |(), text| ready(text)));
+    let texts = until_expired(texts, expires, OffsetDateTime::now_utc)
         .take_until(gateway.draining().clone().cancelled_owned())
         .map(move |text| {
             let _ = &present;
@@ -79,6 +74,25 @@ fn greeting(after: &str) -> String {
 /// Says when it ends. Half a stream that goes on would be silence where events are promised; a client whose stream ended reconnects.
 fn ending(texts: impl Stream<Item = String>) -> impl Stream<Item = Option<String>> {
     texts.map(Some).chain(stream::once(ready(None)))
+}
+
+/// Ends the stream when `clock` has reached `expires`, and says why.
+fn until_expired(
+    texts: impl Stream<Item = String>,
+    expires: Option<OffsetDateTime>,
+    clock: impl Fn() -> OffsetDateTime + Clone,
+) -> impl Stream<Item = String> {
+    let now = clock.clone();
+    let has_expired = move || expires.is_some_and(|expires| now() >= expires);
+    let farewell = {
+        let has_expired = has_expired.clone();
+        async move { has_expired().then(|| EXPIRED.to_owned()) }
+    };
+    texts
+        // After a pause of the process or a step of the clock, an event may come before the end is noticed.
+        .take_while(move |_| ready(!has_expired()))
+        .take_until(expiry(expires, clock))
+        .chain(stream::once(farewell).filter_map(ready))
 }
 
 fn durable_text(item: DurableItem) -> String {
@@ -162,7 +176,39 @@ impl Drop for Present {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
+
+    /// The timer knows nothing of it.
+    #[tokio::test(start_paused = true)]
+    async fn b123_no_event_follows_a_step_of_the_clock_past_the_end() {
+        let seconds = AtomicU64::new(0);
+        let clock = || OffsetDateTime::UNIX_EPOCH + Duration::from_secs(seconds.load(Ordering::Relaxed));
+        let events = stream::repeat("an event".to_owned());
+        let mut texts = Box::pin(until_expired(
+            events,
+            Some(OffsetDateTime::UNIX_EPOCH + Duration::from_secs(30)),
+            clock,
+        ));
+        assert_eq!(texts.next().await.as_deref(), Some("an event"));
+        seconds.store(30, Ordering::Relaxed);
+        assert_eq!(texts.next().await.as_deref(), Some(EXPIRED));
+        assert_eq!(texts.next().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn b123_a_silent_stream_ends_on_time_and_one_without_end_when_its_source_does() {
+        let began = Instant::now();
+        let clock = || OffsetDateTime::UNIX_EPOCH + began.elapsed();
+        let expires = OffsetDateTime::UNIX_EPOCH + Duration::from_secs(30);
+        let texts: Vec<_> = until_expired(stream::pending(), Some(expires), clock).collect().await;
+        assert_eq!((texts, began.elapsed().as_secs()), (vec![EXPIRED.to_owned()], 30));
+        let one = || stream::iter(["an event".to_owned()]);
+        assert_eq!(until_expired(one(), None, clock).collect::<Vec<_>>().await, ["an event"]);
+        let later = expires + Duration::from_secs(30);
+        assert_eq!(until_expired(one(), Some(later), clock).collect::<Vec<_>>().await, ["an event"]);
+    }
 
     #[test]
     fn line_breaks_in_the_data_cannot_break_the_message() {

@@ -50,12 +50,13 @@ impl Keys {
         Ok(Self(vec![Key::new(None, key)]))
     }
 
-    /// One or more public keys in PEM: RSA (for RS256), P-256 (for ES256) or Ed25519 (for EdDSA).
+    /// One or more public keys in PEM: RSA (for RS256), P-256 (for ES256) or Ed25519 (for EdDSA). The error repeats nothing of it: it
+    /// might be the private one.
     pub fn pem(text: &str) -> Result<Self, Invalid> {
         const BEGIN: &str = "-----BEGIN ";
         const RULE: &str = "must be public keys in PEM (-----BEGIN PUBLIC KEY-----): RSA of 2048 bits or more, P-256 or Ed25519";
         backend::install();
-        let refuse = |excerpt: &str| Invalid::new("key", excerpt, RULE);
+        let refuse = || Invalid::new("key", "(hidden)", RULE);
         let blocks = text.match_indices(BEGIN).map(|(at, _)| {
             let rest = &text[at..];
             let end = rest[BEGIN.len()..].find(BEGIN).map_or(rest.len(), |next| BEGIN.len() + next);
@@ -63,18 +64,16 @@ impl Keys {
         });
         let keys: Vec<_> = blocks
             .map(|block| {
-                // What could be secret is not repeated.
-                let label = block.lines().next().unwrap_or_default();
-                if !label.ends_with("PUBLIC KEY-----") {
-                    return Err(refuse(label));
+                if !block.lines().next().is_some_and(|label| label.ends_with("PUBLIC KEY-----")) {
+                    return Err(refuse());
                 }
                 let key = DecodingKey::from_rsa_pem(block.as_bytes())
                     .or_else(|_| DecodingKey::from_ec_pem(block.as_bytes()))
                     .or_else(|_| DecodingKey::from_ed_pem(block.as_bytes()));
-                key.ok().filter(is_usable).map(|key| Key::new(None, key)).ok_or_else(|| refuse(label))
+                key.ok().filter(is_usable).map(|key| Key::new(None, key)).ok_or_else(refuse)
             })
             .collect::<Result<_, _>>()?;
-        if keys.is_empty() { Err(refuse("")) } else { Ok(Self(keys)) }
+        if keys.is_empty() { Err(refuse()) } else { Ok(Self(keys)) }
     }
 
     /// A JSON Web Key Set (RFC 7517). Keys for other purposes, and of kinds that are not used here, are left out; none at all

@@ -1,5 +1,7 @@
 //! Clients with tokens of their own: how they send them, and what they may do with them.
 
+use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -7,11 +9,13 @@ use serde_json::{Value, json};
 use switchboard_core::ports::{DurableBus, DurableItem, EphemeralBus, EphemeralItem, StartFrom};
 use switchboard_core::types::Channel;
 use switchboard_gateway::GatewayConfig;
+use switchboard_gateway::auth::{AuthConfig, JwksFile, Verifier};
+use switchboard_testkit::{LONG, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::server::{Server, TOKEN, answer};
-use crate::tokens::{expiring, sign, token, with_leeway, with_tokens};
+use crate::tokens::{expiring, fixture, sign, token, with_leeway, with_tokens};
 
 const DURABLE: &str = r#"{"event":"message","payload":1}"#;
 const EPHEMERAL: &str = r#"{"event":"typing","payload":1,"ephemeral":true}"#;
@@ -154,6 +158,25 @@ async fn keys_for_tokens_are_enough_to_open_channels() {
     assert_eq!(history(&server, &token(&json!({"room:1": ["subscribe"]})), "room:1").await.0, 200);
     assert_eq!(history(&server, "", "room:1").await.0, 401);
     assert_eq!(server.get("/api/admin/cluster").await.0, 403);
+}
+
+#[tokio::test]
+async fn a_broken_file_of_keys_is_told_in_health_and_the_node_works() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("jwks.json");
+    fs::write(&path, fixture("jwks.json")).unwrap();
+    let file = Some(JwksFile::open(&path).unwrap());
+    let verifier = Verifier::new(AuthConfig { jwks_file: file, ..AuthConfig::default() });
+    let server = Server::start(GatewayConfig { verifier: Some(Arc::new(verifier)), ..with_tokens() }).await;
+    assert!(server.get("/health").await.1.get("warnings").is_none());
+    fs::write(&path, "{").unwrap();
+    let warned = async || {
+        let (status, health) = server.get("/health").await;
+        assert_eq!((status, &health["status"]), (200, &json!("healthy")));
+        health["warnings"][0].as_str().is_some_and(|warning| warning.contains("keys for tokens"))
+    };
+    eventually(LONG, "health warns", warned).await;
+    assert_eq!(history(&server, &token(&json!({"room:1": ["subscribe"]})), "room:1").await.0, 200);
 }
 
 /// Whoever may do nothing in a channel costs no memory.
