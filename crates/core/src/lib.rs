@@ -8,6 +8,7 @@
 //! - [`node`]: the life of one node, which drives those rules against a [`Registry`](ports::Registry),
 //! - [`access`]: who may do what in which channel,
 //! - [`fanout`]: the local end of both buses, shared by every adapter,
+//! - [`presence`]: who is there, the same on every node, over any [`EphemeralBus`](ports::EphemeralBus),
 //! - [`stats`] and [`health`]: what a node tells about itself.
 //!
 //! Time comes from Tokio, so that simulations can pause it.
@@ -20,6 +21,7 @@ pub mod lease;
 pub mod membership;
 pub mod node;
 pub mod ports;
+pub mod presence;
 pub mod stats;
 pub mod timing;
 pub mod types;

@@ -1,4 +1,4 @@
-//! Names that clients choose: channels, events, idempotency keys. Data everywhere, never an identifier of anything below.
+//! Names that clients choose: channels, events, presence keys, idempotency keys. Data everywhere, never an identifier of anything below.
 
 use std::fmt;
 use std::sync::Arc;
@@ -88,6 +88,13 @@ impl Channel {
         self.as_str().starts_with("$switchboard")
     }
 }
+
+name_type!(
+    /// Who is present, usually a user: 1 to 255 bytes of UTF-8 without control characters. Everything that is tracked in a
+    /// channel under one key belongs together, whichever nodes it is tracked on. Cloning is cheap.
+    PresenceKey,
+    "presence key"
+);
 
 #[cfg(test)]
 mod tests {

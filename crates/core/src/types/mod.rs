@@ -13,7 +13,7 @@ mod payload;
 mod position;
 mod stats;
 
-pub use channel::{Channel, EventName, IdempotencyKey};
+pub use channel::{Channel, EventName, IdempotencyKey, PresenceKey};
 pub use endpoint::{Endpoint, Host};
 pub use event::{DurableEvent, EphemeralEvent};
 pub use identity::{Identity, Incarnation, NodeId};

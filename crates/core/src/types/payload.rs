@@ -51,6 +51,11 @@ impl Payload {
         self.0.is_empty()
     }
 
+    /// How deep it nests arrays and objects.
+    pub(crate) fn depth(&self) -> usize {
+        depth(&self.0)
+    }
+
     /// Refuses a payload of more than `limit` bytes.
     pub fn within(&self, limit: usize) -> Result<(), Invalid> {
         if self.len() <= limit {

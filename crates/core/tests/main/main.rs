@@ -4,5 +4,6 @@
 
 mod lifecycle;
 mod pause;
+mod presence;
 mod reported_faults;
 mod simulation;

@@ -1,0 +1,160 @@
+//! One peer as this node knows it: how far it has followed the peer's entries, and how it catches up.
+//!
+//! Invariant: a diff is taken in only on top of the version it was made from. Whoever has missed one follows no more until the peer has sent
+//! everything; until then what is known is shown, however old it is.
+
+use std::time::{Duration, Instant};
+
+use super::entry::{PresenceMeta, PresenceRef};
+use super::ledger::{Ledger, Place};
+use super::wire::{Diff, Entry, State};
+use crate::types::{Channel, NodeId, PresenceKey};
+
+/// How long an answer is waited for before the peer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) node_id: NodeId,
+    pub(super) ledger: Ledger,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+enum Progress {
+    /// Everything up to this version is known.
+    Following(u64),
+    /// Something was missed, or nothing is known yet.
+    Behind { ask_at: Instant, partial: Option<Partial> },
+    /// It has said good-bye: whatever still comes is old.
+    Left,
+}
+
+/// The parts of a state that have arrived; they come in order or not at all.
+#[derive(Debug)]
+struct Partial {
+    version: u64,
+    parts: u32,
+    next: u32,
+    entries: Vec<(Channel, PresenceKey, PresenceMeta)>,
+}
+
+/// What is to be shown.
+#[derive(Debug)]
+pub(super) enum Shown {
+    Put(Channel, PresenceKey, PresenceMeta),
+    Gone(PresenceRef, Place),
+    Cut(PresenceRef, Place),
+}
+
+impl Peer {
+    pub(super) fn unknown(node_id: NodeId, now: Instant) -> Self {
+        let progress = Progress::Behind { ask_at: now, partial: None };
+        Self { node_id, ledger: Ledger::default(), progress }
+    }
+
+    /// When it should be asked for everything.
+    pub(super) fn ask_at(&self) -> Option<Instant> {
+        match &self.progress {
+            Progress::Behind { ask_at, .. } => Some(*ask_at),
+            Progress::Following(_) | Progress::Left => None,
+        }
+    }
+
+    pub(super) fn asked(&mut self, now: Instant) {
+        if let Progress::Behind { ask_at, .. } = &mut self.progress {
+            *ask_at = now + ASK_AGAIN;
+        }
+    }
+
+    pub(super) fn diff(&mut self, diff: Diff, now: Instant) -> Vec<Shown> {
+        // Who is behind waits for the state that will hold this, too.
+        let Progress::Following(version) = &mut self.progress else { return Vec::new() };
+        if diff.version <= *version {
+            return Vec::new();
+        }
+        if diff.version - 1 > *version {
+            self.fall_behind(now);
+            return Vec::new();
+        }
+        *version = diff.version;
+        let mut shown = Vec::new();
+        let ledger = &mut self.ledger;
+        let mut take = |reference, how: fn(PresenceRef, Place) -> Shown| {
+            shown.extend(ledger.remove(reference).map(|place| how(reference, place)));
+        };
+        diff.gone.into_iter().for_each(|reference| take(reference, Shown::Gone));
+        diff.cut.into_iter().for_each(|reference| take(reference, Shown::Cut));
+        for (channel, entries) in diff.put {
+            for (key, meta) in entries.into_iter().map(Entry::open) {
+                if let Some(previous) = meta.previous {
+                    shown.extend(self.ledger.remove(previous).map(|place| Shown::Gone(previous, place)));
+                }
+                self.ledger.add(&channel, &key, &meta);
+                shown.push(Shown::Put(channel.clone(), key, meta));
+            }
+        }
+        shown
+    }
+
+    /// Takes in one part of everything; `None` until the last one has come.
+    pub(super) fn state(&mut self, state: State, now: Instant) -> Option<Vec<Shown>> {
+        if matches!(self.progress, Progress::Following(known) if state.version > known) {
+            self.fall_behind(now);
+        }
+        // Otherwise somebody else has asked, or it is old.
+        let Progress::Behind { partial, .. } = &mut self.progress else { return None };
+        let State { version, part, parts, entries } = state;
+        if part == 0 {
+            *partial = Some(Partial { version, parts, next: 0, entries: Vec::new() });
+        }
+        // Without the part that is missing the others are of no use.
+        partial
+            .take_if(|arriving| (arriving.version, arriving.parts, arriving.next) != (version, parts, part));
+        let arriving = partial.as_mut()?;
+        arriving.next += 1;
+        for (channel, entries) in entries {
+            let opened = entries.into_iter().map(Entry::open);
+            arriving.entries.extend(opened.map(|(key, meta)| (channel.clone(), key, meta)));
+        }
+        if arriving.next < arriving.parts {
+            return None;
+        }
+        let entries = std::mem::take(&mut arriving.entries);
+        self.progress = Progress::Following(version);
+        Some(self.replace(entries))
+    }
+
+    /// Compares what it should be with what it is.
+    pub(super) fn digest(&mut self, version: u64, hash: u64, now: Instant) {
+        let in_step = (version, hash);
+        if matches!(self.progress, Progress::Following(known) if (known, self.ledger.hash()) != in_step) {
+            self.fall_behind(now);
+        }
+    }
+
+    /// It has said good-bye. Answers what it had.
+    pub(super) fn leave(&mut self) -> Ledger {
+        self.progress = Progress::Left;
+        std::mem::take(&mut self.ledger)
+    }
+
+    fn fall_behind(&mut self, now: Instant) {
+        self.progress = Progress::Behind { ask_at: now, partial: None };
+    }
+
+    /// What has vanished meanwhile has vanished a while ago: there is nothing to wait for.
+    fn replace(&mut self, entries: Vec<(Channel, PresenceKey, PresenceMeta)>) -> Vec<Shown> {
+        let mut before = std::mem::take(&mut self.ledger);
+        let mut shown = Vec::new();
+        for (channel, key, meta) in entries {
+            self.ledger.add(&channel, &key, &meta);
+            let was = before.remove(meta.reference);
+            if was.as_ref() != self.ledger.get(meta.reference) {
+                shown.push(Shown::Put(channel, key, meta));
+            }
+        }
+        shown.extend(before.entries().map(|(reference, place)| Shown::Gone(reference, place.clone())));
+        shown
+    }
+}
