@@ -54,7 +54,7 @@ impl Origins {
     pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let mut origins = headers.get_all(header::ORIGIN).iter();
         let (Some(origin), more) = (origins.next(), origins.next()) else { return Ok(()) };
-        if more.is_none() && (self.list(origin) || is_own(origin, headers)) {
+        if more.is_none() && (self.lists(origin) || is_own(origin, headers)) {
             return Ok(());
         }
         let origin =
@@ -64,7 +64,7 @@ impl Origins {
     }
 
     /// Byte by byte, since browsers have one spelling for each.
-    fn list(&self, origin: &HeaderValue) -> bool {
+    fn lists(&self, origin: &HeaderValue) -> bool {
         self.all || self.listed.iter().any(|listed| listed.as_bytes() == origin.as_bytes())
     }
 
@@ -72,7 +72,7 @@ impl Origins {
     pub(crate) fn cors(&self) -> CorsLayer {
         let origins = self.clone();
         CorsLayer::new()
-            .allow_origin(AllowOrigin::predicate(move |origin, _| origins.list(origin)))
+            .allow_origin(AllowOrigin::predicate(move |origin, _| origins.lists(origin)))
             .allow_methods(AllowMethods::mirror_request())
             .allow_headers(AllowHeaders::mirror_request())
             .expose_headers([header::RETRY_AFTER, header::WWW_AUTHENTICATE])
