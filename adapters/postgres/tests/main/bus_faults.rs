@@ -509,6 +509,10 @@ async fn only_what_is_the_fault_of_an_event_is_said_to_be_and_only_then_the_sess
         publish("fine").await.unwrap();
         assert_eq!(cluster.publishing().await == before, is_its_own, "{code}");
     }
+    // A lock is nobody's fault either; it says nothing about the session.
+    let refused = publish("55P03").await.unwrap_err();
+    assert!(matches!(refused, DurableError::Unavailable(_)), "{refused}");
+    publish("fine").await.unwrap();
     publish("40001").await.expect("a conflict is not tried again");
 }
 
