@@ -52,6 +52,8 @@ mod access;
 mod admin;
 mod answer;
 pub mod auth;
+mod broadcast;
+mod clients;
 mod connection;
 mod health;
 mod idle;
@@ -61,33 +63,47 @@ mod publish;
 mod read;
 mod request;
 mod serve;
+mod socket;
 mod sse;
 mod state;
 
 use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Router, middleware};
 
+// Asked by browsers before they let a foreign page in, and answered by the layer around it.
+use problem::method_not_allowed as preflight;
+
 pub use origin::Origins;
+pub use socket::SocketConfig;
 pub use state::{Gateway, GatewayConfig, Services};
+pub use switchboard_protocol::session::{Limits, Rate};
 
 impl Gateway {
     /// The routes, for those who serve them themselves.
     pub fn router(&self) -> Router {
-        let events = get(read::read)
-            .post(publish::publish)
-            // Asked by browsers before they let a foreign page in, and answered by the layer around it.
-            .options(problem::method_not_allowed)
+        let open_to_pages = Router::new()
+            .route(
+                "/api/channels/{channel}/events",
+                get(read::read).post(publish::publish).options(preflight),
+            )
+            .route("/socket/websocket", get(socket::phoenix))
+            .route("/realtime/v1/websocket", get(socket::supabase))
+            .route("/realtime/v1/api/broadcast", post(broadcast::batch).options(preflight))
+            .route(
+                "/realtime/v1/api/broadcast/{topic}/events/{event}",
+                post(broadcast::one).options(preflight),
+            )
             .layer(self.config().origins.cors())
             .layer(middleware::from_fn_with_state(self.clone(), origin::guard));
         Router::new()
+            .merge(open_to_pages)
             .route("/livez", get(health::livez))
             .route("/readyz", get(health::readyz))
             .route("/health", get(health::health))
             .route("/api/admin/cluster", get(admin::cluster))
-            .route("/api/channels/{channel}/events", events)
             .fallback(problem::not_found)
             .method_not_allowed_fallback(problem::method_not_allowed)
             .layer(DefaultBodyLimit::max(self.config().body_limit()))

@@ -43,6 +43,7 @@ impl Http {
                 open_access: config.dev_open_access,
                 limits: config.http.limits,
                 timing: config.cluster.timing,
+                sockets: config.sockets,
                 connections,
             },
             stats,

@@ -52,7 +52,7 @@ impl Default for Limits {
 
 /// A token bucket that can be overdrawn by as much as it holds.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub struct Bucket {
     rate: Rate,
     level: f64,
     filled: Instant,
@@ -60,19 +60,21 @@ pub(super) struct Bucket {
 
 /// What a bucket says to one too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refused {
+pub struct Overdrawn {
     /// When there is room again.
-    pub(super) wait: Duration,
+    pub wait: Duration,
     /// It was overdrawn by as much as it holds.
-    pub(super) flood: bool,
+    pub flood: bool,
 }
 
 impl Bucket {
-    pub(super) fn new(rate: Rate, now: Instant) -> Self {
+    /// A full one.
+    pub fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, level: f64::from(rate.burst), filled: now }
     }
 
-    pub(super) fn take(&mut self, now: Instant) -> Result<(), Refused> {
+    /// Takes one out, if there is one. A clock that goes back fills nothing.
+    pub fn take(&mut self, now: Instant) -> Result<(), Overdrawn> {
         let (per_second, burst) = (f64::from(self.rate.per_second), f64::from(self.rate.burst));
         let passed = now.saturating_duration_since(self.filled).as_secs_f64();
         self.filled = self.filled.max(now);
@@ -84,7 +86,7 @@ impl Bucket {
         // Whoever stops flooding waits for as long as this hole takes to fill, and no longer.
         self.level = self.level.max(-burst);
         let wait = Duration::try_from_secs_f64(-self.level / per_second).unwrap_or(Duration::MAX);
-        Err(Refused { wait, flood })
+        Err(Overdrawn { wait, flood })
     }
 }
 
@@ -100,7 +102,7 @@ mod tests {
             assert_eq!(bucket.take(start), Ok(()));
         }
         for (wait, flood) in [(100, false), (200, false), (300, true), (300, true)] {
-            assert_eq!(bucket.take(start), Err(Refused { wait: Duration::from_millis(wait), flood }));
+            assert_eq!(bucket.take(start), Err(Overdrawn { wait: Duration::from_millis(wait), flood }));
         }
         assert!(bucket.take(start + Duration::from_millis(399)).is_err());
         assert_eq!(bucket.take(start + Duration::from_secs(1)), Ok(()));
