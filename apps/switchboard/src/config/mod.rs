@@ -121,8 +121,8 @@ impl ServeConfig {
             open_access = self.dev_open_access,
             "configuration"
         );
-        for (name, meant) in typos::find(std::env::vars_os().map(|(name, _)| name)) {
-            warn!("the environment variable {name} is not known and has no effect; did you mean {meant}?");
+        for warning in typos::find(std::env::vars_os().map(|(name, _)| name)) {
+            warn!("{warning}");
         }
         if !self.dev_open_access && http.admin_token.as_ref().is_some_and(AdminToken::is_short) {
             warn!("ADMIN_TOKEN is short enough to be guessed; use 16 characters or more");
