@@ -94,7 +94,7 @@ impl Postgres {
         migrate_on(&session_route, &schema).await?;
 
         let pool = Pool::new(route.clone(), pool_size);
-        let (publisher, durable_worker) = durable::Publisher::new(route.clone(), &schema);
+        let (publisher, durable_worker) = durable::Publisher::new(&route, &schema);
         let durable = Arc::new(PostgresDurable::new(&schema, pool.clone(), publisher, limits));
         let (outbox, ephemeral_worker) = ephemeral::PublisherWorker::new(route, &schema);
         let ephemeral = Arc::new(PostgresEphemeral::new(&schema, outbox, limits));

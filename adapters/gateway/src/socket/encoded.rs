@@ -17,8 +17,10 @@ const LARGE: usize = 16 * 1024;
 
 /// The places.
 pub(crate) struct Encoded {
-    places: [Mutex<Option<(Source, Arc<Outgoing>)>>; PLACES],
+    places: [Mutex<Option<Place>>; PLACES],
 }
+
+type Place = (Source, Arc<Outgoing>);
 
 /// What an outgoing event was made of. Kept, so that nothing else can have its address.
 enum Source {

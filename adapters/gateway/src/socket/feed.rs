@@ -82,7 +82,7 @@ async fn before(
                 after = last.position;
             }
             History::Pruned { oldest } if oldest.seq.saturating_sub(1) > after.seq => {
-                after = at(oldest.seq - 1)
+                after = at(oldest.seq - 1);
             }
             History::Pruned { .. } | History::Reset { .. } => break,
         }

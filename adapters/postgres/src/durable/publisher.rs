@@ -45,7 +45,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(route: Route, schema: &SchemaName) -> (Self, PublisherWorker) {
+    pub(crate) fn new(route: &Route, schema: &SchemaName) -> (Self, PublisherWorker) {
         let (queue, requests) = mpsc::channel(QUEUE);
         let bell = Arc::<Bell>::default();
         let published = Counter::default();

@@ -6,13 +6,13 @@ use clap::Args;
 
 use super::ServeArgs;
 
-/// Settings with these prefixes are ours alone; `DATABASE_URL`, `HTTP_PROXY` and the like are read by other programs, too.
-const OURS: [&str; 2] = ["CLUSTER_", "DURABLE_"];
+/// Settings with these prefixes are ours; `DATABASE_URL`, `HTTP_PROXY` and the like are read by other programs, too.
+const OURS: [&str; 4] = ["AUTH_", "CLUSTER_", "DURABLE_", "WS_"];
 
 /// How similar a name must be to one that is known for the one to be meant (1 is equal): missing words and slips of the finger.
 const SIMILAR: f64 = 0.75;
 
-/// A warning for each.
+/// A warning for each. What resembles no setting is somebody else's: a Kubernetes service named `cluster` injects `CLUSTER_PORT` and the like.
 pub(crate) fn find(names: impl Iterator<Item = OsString>) -> Vec<String> {
     let known = known();
     let is_ours = |name: &String| OURS.iter().any(|prefix| name.starts_with(prefix));
@@ -21,9 +21,9 @@ pub(crate) fn find(names: impl Iterator<Item = OsString>) -> Vec<String> {
         .filter(|name| is_ours(name) && !known.contains(name))
         .collect();
     unknown.sort();
-    let warnings = unknown.iter().map(|name| {
-        let hint = nearest(name, &known).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        format!("the environment variable {name} is not known and has no effect{hint}")
+    let warnings = unknown.iter().filter_map(|name| {
+        let meant = nearest(name, &known)?;
+        Some(format!("the environment variable {name} is not known and has no effect; did you mean {meant}?"))
     });
     warnings.collect()
 }
@@ -52,25 +52,34 @@ mod tests {
     #[test]
     fn what_nobody_reads_is_found_with_what_was_probably_meant() {
         for (name, meant) in [
-            ("CLUSTER_HEARTBEAT_INTERVALL", Some("CLUSTER_HEARTBEAT_INTERVAL")),
-            ("CLUSTER_DRAIN", Some("CLUSTER_DRAIN_TIMEOUT")),
-            ("CLUSTER_HEARTBEAT", Some("CLUSTER_HEARTBEAT_INTERVAL")),
-            ("CLUSTER_STALE_TRESHOLD", Some("CLUSTER_STALE_THRESHOLD")),
-            ("CLUSTER_NODEID", Some("CLUSTER_NODE_ID")),
-            ("DURABLE_MAXBYTES", Some("DURABLE_MAX_BYTES")),
-            ("DURABLE_SCHEMA", None),
-            ("CLUSTER_SERVICE_HOST", None),
-            ("CLUSTER_", None),
+            ("CLUSTER_HEARTBEAT_INTERVALL", "CLUSTER_HEARTBEAT_INTERVAL"),
+            ("CLUSTER_DRAIN", "CLUSTER_DRAIN_TIMEOUT"),
+            ("CLUSTER_HEARTBEAT", "CLUSTER_HEARTBEAT_INTERVAL"),
+            ("CLUSTER_STALE_TRESHOLD", "CLUSTER_STALE_THRESHOLD"),
+            ("CLUSTER_NODEID", "CLUSTER_NODE_ID"),
+            ("DURABLE_MAXBYTES", "DURABLE_MAX_BYTES"),
+            ("AUTH_JWT_SECRETS", "AUTH_JWT_SECRET"),
+            ("WS_MESSAGES_RATE", "WS_MESSAGE_RATE"),
         ] {
-            let hint = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-            let warning = format!("the environment variable {name} is not known and has no effect{hint}");
+            let warning = format!(
+                "the environment variable {name} is not known and has no effect; did you mean {meant}?"
+            );
             assert_eq!(find([name.into()].into_iter()), [warning]);
         }
     }
 
     #[test]
     fn settings_and_variables_of_others_are_left_alone() {
-        let names = ["CLUSTER_SCHEMA", "DURABLE_RETENTION", "DATABASE_URI", "HTTP_PROXY", "AUTH_URL", "PATH"];
+        let names = [
+            "CLUSTER_SCHEMA",
+            "CLUSTER_PORT_4000_TCP",
+            "CLUSTER_SERVICE_HOST",
+            "CLUSTER_",
+            "DURABLE_SCHEMA",
+            "DATABASE_URI",
+            "HTTP_PROXY",
+            "PATH",
+        ];
         assert_eq!(find(names.map(OsString::from).into_iter()), [""; 0]);
     }
 }
