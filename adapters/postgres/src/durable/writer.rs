@@ -168,9 +168,11 @@ impl Writer {
             .bind(format!("{}ms", patience.as_millis()));
         let result = within(patience + LIMIT, query.fetch_all(&mut kept.connection)).await;
         // Anything else may have to do with the session: a server that became a standby, a plan that a migration made invalid.
-        if result.as_ref().err().is_none_or(|error| {
-            is_fault_of_an_event(error) || is_conflict(error) || is_locked(error) || is(QUEUE_FULL, error)
-        }) {
+        if result
+            .as_ref()
+            .err()
+            .is_none_or(|error| is_fault_of_an_event(error) || is_conflict(error) || is_locked(error))
+        {
             self.kept = Some(kept.rest());
         }
         result?.iter().map(position).collect()

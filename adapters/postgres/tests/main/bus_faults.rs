@@ -502,7 +502,6 @@ async fn only_what_is_the_fault_of_an_event_is_said_to_be_and_only_then_the_sess
         ("42501", false),
         ("53100", false),
         ("54000", false),
-        ("55P03", false),
     ] {
         let before = cluster.publishing().await;
         let refused = publish(code).await.unwrap_err();

@@ -83,7 +83,7 @@ fn a_value_that_is_set_but_empty_is_wrong_and_no_default() {
         .filter(|arg| arg.get_action().takes_values())
         .filter_map(|arg| arg.get_long().map(|long| format!("--{long}")))
         .collect();
-    assert_eq!(flags.len(), 24);
+    assert_eq!(flags.len(), 32);
     for flag in flags {
         let message = refusal(&flag, "");
         assert!(message.contains(&format!("({flag})")), "{message}");
