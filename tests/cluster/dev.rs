@@ -105,6 +105,24 @@ async fn a_node_of_dev_can_be_killed_and_the_others_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn dev_ends_and_says_so_when_its_postgres_is_killed() {
+    let mut dev = dev(&["--nodes", "1"]).await;
+    assert!(dev.output().contains("cluster ready: 1 node\n"), "{}", dev.output());
+    let family = descendants(dev.pid());
+    let is_postmaster = |pid: &&i32| {
+        let arguments = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        arguments.contains("/postgres\0-D")
+    };
+    let postmaster = *family.iter().find(is_postmaster).unwrap();
+    kill(Pid::from_raw(postmaster), Signal::SIGKILL).unwrap();
+    assert_eq!(dev.wait(LONG).await.code(), Some(1), "{}", dev.output());
+    let output = dev.output();
+    let errors: Vec<_> = output.lines().filter(|line| line.contains("error")).collect();
+    assert!(matches!(errors[..], [line] if line.contains("the private PostgreSQL (")), "{output}");
+    eventually(LONG, "nothing is left running", async || family.iter().all(|pid| gone(*pid))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dev_does_not_show_the_password_of_a_database_it_was_given() {
     let cluster = Cluster::with_own_server(&[]).await;
     let mut dev = dev(&["--nodes", "1", "--database-url", &cluster.url]).await;

@@ -127,14 +127,14 @@ pub enum Error {
     Stopped,
 
     /// The operating system refused something that has to work.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {reason}", path.display())]
     Io {
         /// What was tried.
         action: &'static str,
         /// On which path.
         path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
+        /// What the system said. Not called `source`: the message holds it, and those who print causes would show it twice.
+        reason: std::io::Error,
     },
 
     /// The blocking half was cancelled because the Tokio runtime is shutting down.
@@ -145,7 +145,7 @@ pub enum Error {
 impl Error {
     /// For `map_err`: names what was tried on which path.
     pub(crate) fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Self {
-        move |source| Self::Io { action, path: path.as_ref().to_owned(), source }
+        move |reason| Self::Io { action, path: path.as_ref().to_owned(), reason }
     }
 }
 

@@ -9,6 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
+use futures::future::BoxFuture;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -50,6 +54,23 @@ impl Default for Bounds {
     }
 }
 
+/// In the extensions of every request: what its connection is for once it was answered with 101.
+#[derive(Clone, Default)]
+pub(crate) struct Switch(Arc<parking_lot::Mutex<Option<Protocol>>>);
+
+/// Given the connection, and what was read of it already.
+type Protocol = Box<dyn FnOnce(TcpStream, Bytes) -> BoxFuture<'static, ()> + Send>;
+
+impl Switch {
+    /// Says how the connection goes on.
+    pub(crate) fn to(
+        &self,
+        protocol: impl FnOnce(TcpStream, Bytes) -> BoxFuture<'static, ()> + Send + 'static,
+    ) {
+        *self.0.lock() = Some(Box::new(protocol));
+    }
+}
+
 /// Serves `stream` until the client has gone, took too long, or `stop`.
 pub(crate) async fn attend(
     stream: TcpStream,
@@ -62,7 +83,9 @@ pub(crate) async fn attend(
     let _ = stream.set_nodelay(true);
     let router = TowerToHyperService::new(router);
     let handling = Arc::new(Mutex::new(()));
-    let service = service_fn(|request| {
+    let switch = Switch::default();
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(switch.clone());
         let (answer, handling) = (router.call(request), Arc::clone(&handling));
         Box::pin(async move {
             let Some(busy) = seat.rise() else {
@@ -98,6 +121,14 @@ pub(crate) async fn attend(
             _ = poll_fn(|context| connection.poll_without_shutdown(context)) => {}
             () = overdue => {}
         }
+        return;
+    }
+    let protocol = switch.0.lock().take();
+    if let Some(protocol) = protocol {
+        // No longer idle, whatever is not said on it.
+        let Some(_busy) = seat.rise() else { return };
+        let parts = connection.into_parts();
+        protocol(parts.io.into_inner(), parts.read_buf).await;
     } else {
         let closed = close(connection.into_parts().io.into_inner(), bounds.linger);
         // No time for courtesies when the server stops.

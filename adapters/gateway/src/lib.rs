@@ -9,6 +9,10 @@
 //! | `POST /api/channels/{channel}/events` | publishes `{"event": name, "payload": any JSON, "ephemeral": false}`: 201 `{"position"}` once a durable event is committed, 202 when an ephemeral one is on its way |
 //! | `GET /api/channels/{channel}/events` with `Accept: text/event-stream` | 200 and a stream of both kinds of event (see the `sse` module), from now on, or after the position in `Last-Event-ID` or `?after=` (`oldest` for all that remains) |
 //! | `GET /api/channels/{channel}/events` otherwise | a page of history: 200 `{"data": [{"position", "event", "payload", "created_at"}, …], "next"}` with `?after=` and `?limit=` (1 to 1000, 100 by default); a page may be shorter, and only an empty one, whose `next` is `null`, is the last |
+//! | `GET /socket/websocket` | a WebSocket that npm `phoenix` and its ports speak (`vsn` 1.0.0 and 2.0.0); what is said over it stands with `switchboard-protocol` |
+//! | `GET /realtime/v1/websocket` | the same as `@supabase/realtime-js` and its ports speak it |
+//! | `POST /realtime/v1/api/broadcast` | publishes ephemeral events `{"messages": [{"topic", "event", "payload"}, …]}`, all or none: 202 |
+//! | `POST /realtime/v1/api/broadcast/{topic}/events/{event}` | publishes one, whose payload is the body: JSON, or bytes as `application/octet-stream`: 202 |
 //!
 //! Every `GET` answers `HEAD`, too. `{channel}` is percent-decoded once. Payloads pass byte for byte.
 //!
@@ -28,14 +32,15 @@
 //! | 413 | the payload is beyond its limit |
 //! | 415 | the body is not declared as `application/json` |
 //! | 422 | a field, a name, a position or a limit breaks its rule |
-//! | 503 | the node is starting, joining, suspended or draining, or a bus or the registry is unavailable, or has as many streams as it may; `Retry-After` says when to try again |
+//! | 426 | the request does not ask for the WebSocket that is there |
+//! | 503 | the node is starting, joining, suspended or draining, or a bus or the registry is unavailable, or has as many streams and sockets as it may, or too many sockets are opened at once; `Retry-After` says when to try again |
 //!
 //! # Access
 //!
 //! The admin token opens the admin and channel routes, as `Authorization: Bearer …` and never in a URL. A client's token (see [`auth`]) opens
 //! channel routes: with the right `publish` for ephemeral events, `durable` for durable ones, `subscribe` for history and streams. It may
 //! come as `Authorization: Bearer …`, in the header `apikey`, or in the query as `token` or `apikey`, for clients that cannot set headers.
-//! A stream ends when its token does, and says `expired` first. Rights are looked up under the exact name of the channel, and nobody
+//! A socket may also bring it as a sub-protocol, as `phoenix` does, and in messages. A stream ends when its token does, and says `expired` first. Rights are looked up under the exact name of the channel, and nobody
 //! has any in the cluster's own, whose names start with `$switchboard`. With [`GatewayConfig::open_access`] the channel routes need no token.
 //!
 //! Web pages of a foreign origin are refused unless [`Origins`] lists theirs; those get CORS headers on the channel routes. And a publish
@@ -46,12 +51,14 @@
 //!
 //! The server is up before PostgreSQL is: [`Gateway::new`] needs nothing, [`Gateway::attach`] gives it the ports once there are some. When
 //! [`Gateway::serve`] is told to stop, or [`Gateway::drain`] is called before that, the node is not ready at once and streams end, so that
-//! clients go elsewhere; requests that are being handled are answered.
+//! clients go elsewhere; sockets are closed (1012) at times spread over [`SocketConfig::drain_window`]; requests that are being handled are answered.
 
 mod access;
 mod admin;
 mod answer;
 pub mod auth;
+mod broadcast;
+mod clients;
 mod connection;
 mod health;
 mod idle;
@@ -61,33 +68,47 @@ mod publish;
 mod read;
 mod request;
 mod serve;
+mod socket;
 mod sse;
 mod state;
 
 use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Router, middleware};
 
+// Asked by browsers before they let a foreign page in, and answered by the layer around it.
+use problem::method_not_allowed as preflight;
+
 pub use origin::Origins;
+pub use socket::SocketConfig;
 pub use state::{Gateway, GatewayConfig, Services};
+pub use switchboard_protocol::session::{Limits, Rate};
 
 impl Gateway {
     /// The routes, for those who serve them themselves.
     pub fn router(&self) -> Router {
-        let events = get(read::read)
-            .post(publish::publish)
-            // Asked by browsers before they let a foreign page in, and answered by the layer around it.
-            .options(problem::method_not_allowed)
+        let open_to_pages = Router::new()
+            .route(
+                "/api/channels/{channel}/events",
+                get(read::read).post(publish::publish).options(preflight),
+            )
+            .route("/socket/websocket", get(socket::phoenix))
+            .route("/realtime/v1/websocket", get(socket::supabase))
+            .route("/realtime/v1/api/broadcast", post(broadcast::batch).options(preflight))
+            .route(
+                "/realtime/v1/api/broadcast/{topic}/events/{event}",
+                post(broadcast::one).options(preflight),
+            )
             .layer(self.config().origins.cors())
             .layer(middleware::from_fn_with_state(self.clone(), origin::guard));
         Router::new()
+            .merge(open_to_pages)
             .route("/livez", get(health::livez))
             .route("/readyz", get(health::readyz))
             .route("/health", get(health::health))
             .route("/api/admin/cluster", get(admin::cluster))
-            .route("/api/channels/{channel}/events", events)
             .fallback(problem::not_found)
             .method_not_allowed_fallback(problem::method_not_allowed)
             .layer(DefaultBodyLimit::max(self.config().body_limit()))

@@ -14,6 +14,7 @@ use switchboard_core::ports::{History, StartFrom};
 use switchboard_core::types::{Channel, DurableEvent, EventName, Payload, Position};
 use time::OffsetDateTime;
 
+use crate::clients::Present;
 use crate::problem::Problem;
 use crate::state::{Gateway, Services};
 use crate::{request, sse};
@@ -77,7 +78,7 @@ async fn listen(
         Some(OLDEST) => Some(StartFrom::Oldest),
         Some(position) => Some(StartFrom::After(position.parse()?)),
     };
-    let present = sse::Present::enter(gateway)?;
+    let present = Present::enter_stream(gateway)?;
     let subscribe = async {
         let ephemeral = services.ephemeral.subscribe(&channel).await?;
         let from = match from {

@@ -43,6 +43,11 @@ pub(crate) async fn json(request: Request, limit: usize) -> Result<Bytes, Proble
         let detail = Invalid::new("content type", &kind, "must be application/json").to_string();
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
+    body(request, limit).await
+}
+
+/// The body, whatever it is.
+pub(crate) async fn body(request: Request, limit: usize) -> Result<Bytes, Problem> {
     let body = timeout(BODY, Bytes::from_request(request, &())).await.map_err(|_elapsed| {
         Problem::new(StatusCode::REQUEST_TIMEOUT, format!("the body did not arrive within {BODY:?}"))
     })?;

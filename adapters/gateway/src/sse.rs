@@ -11,8 +11,6 @@
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -27,7 +25,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_stream::wrappers::IntervalStream;
 
 use crate::auth::expiry;
-use crate::problem::Problem;
+use crate::clients::Present;
 use crate::state::Gateway;
 
 /// Silence is broken this often, for proxies that drop idle connections, and to notice clients that are gone.
@@ -153,30 +151,9 @@ fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// Counts a client for as long as its stream lives.
-pub(crate) struct Present(Arc<AtomicUsize>);
-
-impl Present {
-    /// Refused when there are as many streams as there may be.
-    pub(crate) fn enter(gateway: &Gateway) -> Result<Self, Problem> {
-        let (most, present) = (gateway.config().streams(), Self(Arc::clone(&gateway.counts().sse_clients)));
-        if present.0.fetch_add(1, Ordering::Relaxed) < most {
-            Ok(present)
-        } else {
-            Err(Problem::unavailable(format!("this node serves {most} streams already, which is all it may")))
-        }
-    }
-}
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
 

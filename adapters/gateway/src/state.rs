@@ -2,21 +2,25 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use switchboard_core::health::{Condition, HealthRegistry};
 use switchboard_core::lease::LeaseState;
 use switchboard_core::node::{Node, NodeStatus};
 use switchboard_core::ports::{DurableBus, EphemeralBus, Registry};
+use switchboard_core::presence::Presence;
 use switchboard_core::stats::{Counter, StatsRegistry};
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{NodeId, PayloadLimits};
+use switchboard_protocol::session::Bucket;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Verifier;
 use crate::millis;
 use crate::origin::Origins;
+use crate::problem::Problem;
+use crate::socket::{Encoded, SocketConfig};
 
 /// How the gateway behaves.
 #[derive(Clone)]
@@ -35,6 +39,8 @@ pub struct GatewayConfig {
     pub limits: PayloadLimits,
     /// Shown to those who judge heartbeat ages.
     pub timing: Timing,
+    /// How WebSockets are served.
+    pub sockets: SocketConfig,
     /// Connections at once, each of which is an open file: what is left of the process's limit is for everything else.
     /// When all are taken, the one that has been idle for longest makes place for a new one.
     pub connections: usize,
@@ -68,6 +74,8 @@ pub struct Services {
     pub durable: Arc<dyn DurableBus>,
     /// The ephemeral bus.
     pub ephemeral: Arc<dyn EphemeralBus>,
+    /// Who is present.
+    pub presence: Arc<Presence>,
     /// What else must work for the node to be healthy.
     pub health: HealthRegistry,
 }
@@ -82,6 +90,8 @@ struct Inner {
     starting: Mutex<String>,
     draining: CancellationToken,
     counts: Counts,
+    encoded: Encoded,
+    opening: Mutex<Bucket>,
 }
 
 /// Shown in stats.
@@ -92,19 +102,35 @@ pub(crate) struct Counts {
     pub(crate) published_durable: Counter,
     pub(crate) published_ephemeral: Counter,
     pub(crate) sse_clients: Arc<AtomicUsize>,
+    pub(crate) ws_clients: Arc<AtomicUsize>,
+    /// Messages of sockets.
+    pub(crate) received: Counter,
+    pub(crate) sent: Counter,
+    /// Ephemeral events that sockets were too slow for.
+    pub(crate) lagged: Counter,
+    /// Sockets that were closed because they took nothing.
+    pub(crate) slow: Counter,
 }
 
 impl Counts {
     fn shown_in(stats: &StatsRegistry) -> Self {
-        let sse_clients = Arc::<AtomicUsize>::default();
-        let shown = Arc::clone(&sse_clients);
-        stats.gauge("sse_clients", move || shown.load(Ordering::Relaxed));
+        let clients = |name| {
+            let count = Arc::<AtomicUsize>::default();
+            let shown = Arc::clone(&count);
+            stats.gauge(name, move || shown.load(Ordering::Relaxed));
+            count
+        };
         Self {
             requests: stats.counter("http_requests_total"),
             rejected: stats.counter("http_rejected_total"),
             published_durable: stats.counter("http_published_durable_total"),
             published_ephemeral: stats.counter("http_published_ephemeral_total"),
-            sse_clients,
+            sse_clients: clients("sse_clients"),
+            ws_clients: clients("ws_clients"),
+            received: stats.counter("ws_received_total"),
+            sent: stats.counter("ws_sent_total"),
+            lagged: stats.counter("ws_dropped_total"),
+            slow: stats.counter("ws_closed_slow_total"),
         }
     }
 }
@@ -112,12 +138,15 @@ impl Counts {
 impl Gateway {
     /// A gateway that has nothing to serve yet; adds its gauges to `stats`.
     pub fn new(config: GatewayConfig, stats: &StatsRegistry) -> Self {
+        let opening = Mutex::new(Bucket::new(config.sockets.opening, Instant::now()));
         Self(Arc::new(Inner {
             config,
             services: OnceLock::new(),
             starting: Mutex::new("the process has just begun".to_owned()),
             draining: CancellationToken::new(),
             counts: Counts::shown_in(stats),
+            encoded: Encoded::default(),
+            opening,
         }))
     }
 
@@ -143,6 +172,16 @@ impl Gateway {
 
     pub(crate) fn counts(&self) -> &Counts {
         &self.0.counts
+    }
+
+    pub(crate) fn encoded(&self) -> &Encoded {
+        &self.0.encoded
+    }
+
+    /// Lets another socket in, unless too many came at once.
+    pub(crate) fn admit_socket(&self) -> Result<(), Problem> {
+        let admitted = self.0.opening.lock().take(Instant::now());
+        admitted.map_err(|_too_many| Problem::unavailable("too many sockets are being opened at once"))
     }
 
     pub(crate) fn draining(&self) -> &CancellationToken {

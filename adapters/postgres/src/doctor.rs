@@ -110,6 +110,11 @@ fn unreachable(config: &PostgresConfig, error: &PostgresError) -> Finding {
             "point DATABASE_URL at the primary, or list all hosts in it",
         ),
         PostgresError::Pooled => swallowed(error),
+        error if is_denied(error) => Finding::failed(
+            "connection",
+            format!("cannot use {}: this user may not connect to the database", config.dsn),
+            "have the owner of the database grant CONNECT on it to this user, or correct DATABASE_URL",
+        ),
         error if error.is_transient() => Finding::failed(
             "connection",
             detail,
@@ -160,7 +165,8 @@ async fn rights(connection: &mut PgConnection, config: &PostgresConfig) -> Resul
     let schema = &config.schema;
     let found = match within(LIMIT, schema::version(connection, schema)).await {
         Ok(found) => found,
-        Err(error) => return Ok(Finding::failed("rights", error.to_string(), grants(config))),
+        Err(error) if is_denied(&error) => return lacking_rights(connection, config).await,
+        Err(error) => return Err(error),
     };
     if found < SCHEMA_VERSION {
         let query = format!(
@@ -168,22 +174,24 @@ async fn rights(connection: &mut PgConnection, config: &PostgresConfig) -> Resul
                              has_database_privilege(current_database(), 'CREATE'))"
         );
         let may_create: bool = fetch(connection, query).await?.try_get(0)?;
-        return Ok(if may_create {
-            Finding::ok(
+        if may_create {
+            return Ok(Finding::ok(
                 "rights",
                 format!(
                     "schema {schema} is at version {found} and will be brought to {SCHEMA_VERSION} by the first node"
                 ),
-            )
-        } else {
-            Finding::failed(
-                "rights",
-                format!(
-                    "schema {schema} is at version {found} of {SCHEMA_VERSION} and this user may not create it"
-                ),
-                "run `switchboard migrate` once as a user with CREATE on the database, then grant this user the rights it needs",
-            )
-        });
+            ));
+        }
+        let grants = grants(connection, config).await?;
+        return Ok(Finding::failed(
+            "rights",
+            format!(
+                "schema {schema} is at version {found} of {SCHEMA_VERSION} and this user may not create it"
+            ),
+            format!(
+                "run `switchboard migrate` once as a user with CREATE on the database, then, as that user: {grants}"
+            ),
+        ));
     }
     // has_table_privilege answers whether *any* of several rights is held, so each is asked for by itself.
     let query = format!(
@@ -193,32 +201,54 @@ async fn rights(connection: &mut PgConnection, config: &PostgresConfig) -> Resul
                UNION ALL SELECT 'event_log_' || segment, 'TRUNCATE' FROM generate_series(0, 7) segment) needed"
     );
     let row = fetch(connection, query).await?;
-    Ok(if row.try_get::<Option<bool>, _>(0)?.unwrap_or_default() {
-        Finding::ok("rights", format!("may read and write schema {schema} (version {found})"))
-    } else {
-        Finding::failed("rights", format!("this user lacks rights in schema {schema}"), grants(config))
-    })
+    if row.try_get::<Option<bool>, _>(0)?.unwrap_or_default() {
+        return Ok(Finding::ok("rights", format!("may read and write schema {schema} (version {found})")));
+    }
+    lacking_rights(connection, config).await
 }
 
-fn grants(config: &PostgresConfig) -> String {
-    let schema = &config.schema;
-    format!(
-        "as the schema's owner: GRANT USAGE ON SCHEMA \"{schema}\" TO the user; GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA \"{schema}\" TO the user; \
-         GRANT USAGE ON ALL SEQUENCES IN SCHEMA \"{schema}\" TO the user"
-    )
+async fn lacking_rights(
+    connection: &mut PgConnection,
+    config: &PostgresConfig,
+) -> Result<Finding, PostgresError> {
+    let grants = grants(connection, config).await?;
+    Ok(Finding::failed(
+        "rights",
+        format!("this user lacks rights in schema {}", config.schema),
+        format!("as the schema's owner: {grants}"),
+    ))
+}
+
+/// Statements to paste.
+async fn grants(connection: &mut PgConnection, config: &PostgresConfig) -> Result<String, PostgresError> {
+    let (schema, role) = (&config.schema, role(connection).await?);
+    Ok(format!(
+        "GRANT USAGE ON SCHEMA \"{schema}\" TO {role}; \
+         GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA \"{schema}\" TO {role}; \
+         GRANT USAGE ON ALL SEQUENCES IN SCHEMA \"{schema}\" TO {role};"
+    ))
+}
+
+/// Whose rights count, as a statement writes it.
+async fn role(connection: &mut PgConnection) -> Result<String, PostgresError> {
+    Ok(fetch(connection, "SELECT quote_ident(current_user)").await?.try_get(0)?)
 }
 
 async fn epoch(connection: &mut PgConnection) -> Result<Finding, PostgresError> {
     let probe =
         "SELECT system_identifier::text, pg_walfile_name(pg_current_wal_lsn()) FROM pg_control_system()";
-    Ok(match fetch(connection, probe).await {
-        Ok(_) => Finding::ok("history", "system identifier and timeline can be read"),
-        Err(error) => Finding::failed(
+    match fetch(connection, probe).await {
+        Ok(_) => Ok(Finding::ok("history", "system identifier and timeline can be read")),
+        Err(error) if is_denied(&error) => Ok(Finding::failed(
             "history",
-            error.to_string(),
-            "GRANT EXECUTE ON FUNCTION pg_control_system() TO the user",
-        ),
-    })
+            "this user may not read the system identifier and the timeline",
+            format!(
+                "as a superuser: GRANT EXECUTE ON FUNCTION pg_control_system() TO {};",
+                role(connection).await?
+            ),
+        )),
+        Err(error) => Err(error),
+    }
 }
 
 async fn clock(connection: &mut PgConnection) -> Result<Finding, PostgresError> {
@@ -275,15 +305,19 @@ async fn crash_safety(connection: &mut PgConnection) -> Result<Finding, Postgres
         fetch(connection, "SELECT current_setting('fsync')::bool, current_setting('synchronous_commit')")
             .await?;
     let (fsync, synchronous): (bool, String) = (row.try_get(0)?, row.try_get(1)?);
-    Ok(if fsync && synchronous != "off" {
-        Finding::ok("durability", "commits are flushed")
-    } else {
-        Finding::warning(
-            "durability",
-            format!("fsync is {}, synchronous_commit is {synchronous}", if fsync { "on" } else { "off" }),
-            "turn both on, or accept that a crash of the server can lose events that were acknowledged",
-        )
-    })
+    let (off, them) = match (fsync, synchronous != "off") {
+        (true, true) => return Ok(Finding::ok("durability", "commits are flushed")),
+        (false, true) => ("fsync is off", "it"),
+        (true, false) => ("synchronous_commit is off", "it"),
+        (false, false) => ("fsync and synchronous_commit are off", "them"),
+    };
+    Ok(Finding::warning(
+        "durability",
+        off,
+        format!(
+            "turn {them} on, or accept that a crash of the server can lose events that were acknowledged"
+        ),
+    ))
 }
 
 /// A LISTEN session must hear a NOTIFY from another session: what every node makes sure of when it starts.
@@ -303,6 +337,11 @@ async fn listen(route: Route, config: &PostgresConfig) -> Finding {
 
 fn swallowed(error: &PostgresError) -> Finding {
     Finding::failed("listen", error.to_string(), "set LISTEN_DATABASE_URL to a direct route to PostgreSQL")
+}
+
+/// Whether a right is missing. Its message, meant for the log of a node, leads to the doctor.
+fn is_denied(error: &PostgresError) -> bool {
+    error.sqlstate().as_deref() == Some("42501")
 }
 
 async fn fetch(

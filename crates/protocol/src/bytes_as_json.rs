@@ -11,7 +11,7 @@ const BEFORE: &str = r#"{"$switchboard:base64":""#;
 const AFTER: &str = r#""}"#;
 
 /// The payload that stands for `bytes`; four thirds of their size and 26 bytes more.
-pub(crate) fn to_payload(bytes: &[u8]) -> Result<Payload, Invalid> {
+pub fn to_payload(bytes: &[u8]) -> Result<Payload, Invalid> {
     Payload::parse(&format!("{BEFORE}{}{AFTER}", STANDARD.encode(bytes)))
 }
 

@@ -90,6 +90,7 @@ mod event;
 mod presence;
 pub mod session;
 
+pub use bytes_as_json::to_payload as payload_of_bytes;
 pub use dialect::Dialect;
 pub use event::Outgoing;
 pub use presence::{PresenceEntry, PresenceMeta};

@@ -1,5 +1,6 @@
 //! What cannot work is refused with a message that says what to do.
 
+use std::error::Error as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 
@@ -46,6 +47,17 @@ async fn a_directory_in_use() {
     let error = PrivatePostgres::start(options()).await.unwrap_err();
     let Error::DataDirInUse { holder, .. } = error else { panic!("{error}") };
     assert_eq!(holder, postgres.postmaster_pid());
+}
+
+#[tokio::test]
+async fn a_file_in_place_of_the_directory() {
+    let dir = open_dir();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error =
+        PrivatePostgres::start(Options { data_dir: Some(file), ..Options::default() }).await.unwrap_err();
+    assert!(error.to_string().contains("File exists"), "{error}");
+    assert!(error.source().is_none(), "the reason would be shown twice: {error}");
 }
 
 #[tokio::test]

@@ -7,10 +7,11 @@ use serde_json::Value;
 use switchboard_core::health::HealthRegistry;
 use switchboard_core::node::{Node, NodeConfig, OnEviction};
 use switchboard_core::ports::{DurableBus, EphemeralBus};
+use switchboard_core::presence::{Presence, PresenceConfig};
 use switchboard_core::stats::StatsRegistry;
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{NodeId, PayloadLimits, Stats};
-use switchboard_gateway::{Gateway, GatewayConfig, Origins, Services};
+use switchboard_gateway::{Gateway, GatewayConfig, Origins, Services, SocketConfig};
 use switchboard_memory::{Link, MemoryCluster, MemoryRegistry};
 use switchboard_testkit::http_client;
 use tokio::net::TcpListener;
@@ -28,6 +29,7 @@ pub(crate) struct Server {
     pub(crate) stats: StatsRegistry,
     pub(crate) client: reqwest::Client,
     pub(crate) node: Arc<Node>,
+    pub(crate) presence: Arc<Presence>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -41,6 +43,7 @@ pub(crate) fn config() -> GatewayConfig {
         open_access: false,
         limits: PayloadLimits::default(),
         timing: Timing::new(Duration::from_millis(200), Duration::from_millis(600)).unwrap(),
+        sockets: SocketConfig::default(),
         connections: 1000,
     }
 }
@@ -86,6 +89,7 @@ impl Server {
             on_eviction: OnEviction::Stop,
         };
         let node = Arc::new(Node::spawn(registry.clone(), node, stats.clone()));
+        let presence = Presence::spawn(cluster.ephemeral(), &node, PresenceConfig::default(), &stats);
         let gateway = Gateway::new(config, &stats);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -95,7 +99,19 @@ impl Server {
             async move { gateway.serve(listener, stop, Duration::from_secs(5)).await }
         });
         let (health, client) = (HealthRegistry::default(), http_client());
-        Self { url, gateway, cluster, registry, health, stats, client, node, stop, task }
+        Self {
+            url,
+            gateway,
+            cluster,
+            registry,
+            health,
+            stats,
+            client,
+            node,
+            presence: Arc::new(presence),
+            stop,
+            task,
+        }
     }
 
     pub(crate) fn attach(&self) {
@@ -107,6 +123,7 @@ impl Server {
             node: self.node.clone(),
             registry: self.registry.clone(),
             durable,
+            presence: self.presence.clone(),
             ephemeral,
             health: self.health.clone(),
         });

@@ -91,6 +91,16 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION "{schema}".check_payload(payload json, most int) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF payload IS NULL OR octet_length(payload::text) > most THEN
+        RAISE EXCEPTION 'payload%: must be JSON of at most % bytes', CASE WHEN payload IS NULL THEN ' NULL' ELSE '' END, most
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END
+$$;
+
 CREATE FUNCTION "{schema}".check_event(channel text, event text, payload json, key text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -99,9 +109,7 @@ BEGIN
     IF key IS NOT NULL THEN
         PERFORM "{schema}".check_name('idempotency key', key);
     END IF;
-    IF payload IS NULL OR octet_length(payload::text) > 16777216 THEN
-        RAISE EXCEPTION 'payload: must be JSON of at most 16777216 bytes' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    PERFORM "{schema}".check_payload(payload, 16777216);
 END
 $$;
 
@@ -344,9 +352,7 @@ DECLARE
 BEGIN
     PERFORM "{schema}".check_name('channel', channel);
     PERFORM "{schema}".check_name('event name', event);
-    IF payload IS NULL OR octet_length(payload::text) > 65536 THEN
-        RAISE EXCEPTION 'payload: must be JSON of at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    PERFORM "{schema}".check_payload(payload, 65536);
     entry := '[' || to_json(channel)::text || ',' || to_json(event)::text || ',' || payload::text || ']';
     IF octet_length(entry) < 7900 THEN
         PERFORM pg_notify('{schema}.ephemeral', 'e1 ' || origin || ' ' || number || ' [' || entry || ']');

@@ -4,6 +4,7 @@
 
 mod bus_faults;
 mod cluster;
+mod doctor;
 mod failover;
 mod listening;
 mod pooler;

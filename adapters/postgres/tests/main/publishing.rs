@@ -214,7 +214,7 @@ async fn what_cannot_be_an_event_is_refused_in_words_and_stores_nothing() {
         ("E'a\\nb', 'message', '1'".to_owned(), "without control characters"),
         ("NULL, 'message', '1'".to_owned(), "channel NULL"),
         ("'room:1', '', '1'".to_owned(), "event name ''"),
-        ("'room:1', 'message', NULL".to_owned(), "payload: must be JSON"),
+        ("'room:1', 'message', NULL".to_owned(), "payload NULL: must be JSON"),
         ("'room:1', 'message', 'nonsense'".to_owned(), "invalid input syntax for type json"),
         ("'room:1', 'message', '1', ''".to_owned(), "idempotency key ''"),
         (format!("'room:1', 'message', '1', '{long}'"), "idempotency key"),
@@ -230,6 +230,20 @@ async fn what_cannot_be_an_event_is_refused_in_words_and_stores_nothing() {
         "ARRAY['room:1'], ARRAY['a'], ARRAY['1']::json[], ARRAY['']",
     ] {
         scene.refused(&format!("SELECT {{schema}}.publish_batch({arguments})")).await;
+    }
+    for (call, says) in [
+        (
+            "publish_batch(ARRAY['room:1', 'room:1'], ARRAY['a', 'b'], ARRAY['1', NULL]::json[])",
+            "payload NULL: must be JSON",
+        ),
+        ("publish_ephemeral('room:1', 'message', NULL)", "payload NULL: must be JSON"),
+        (
+            "publish_ephemeral('room:1', 'message', to_json(repeat('x', 65536)))",
+            "payload: must be JSON of at most 65536 bytes",
+        ),
+    ] {
+        let error = scene.refused(&format!("SELECT {{schema}}.{call}")).await;
+        assert!(error.contains(says), "{error}");
     }
     assert_eq!(scene.cluster.count("SELECT count(*) FROM {schema}.event_log").await, 0);
 }

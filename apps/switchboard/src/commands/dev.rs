@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::{Parser, value_parser};
 use switchboard_embedded_postgres::{Options, PrivatePostgres};
 use switchboard_postgres::Dsn;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::cli::{Cli, Command};
 use crate::config::{ADMIN_TOKEN, AdminToken, HttpAddr, ServeConfig};
@@ -26,10 +26,13 @@ const GRACE: Duration = Duration::from_secs(2);
 /// What an interrupted start of PostgreSQL may take to get to where it can be stopped. Its watchdog does it otherwise.
 const START: Duration = Duration::from_secs(5);
 
+/// How often to see whether the private PostgreSQL is there.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// What it takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How many nodes.
+    /// How many nodes: 1 to 32.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u16).range(1..=32))]
     nodes: u16,
 
@@ -48,6 +51,9 @@ pub(crate) struct Args {
     logs: bool,
 
     /// Use this PostgreSQL instead of a private one.
+    ///
+    /// The programs of a private one are those in the directory `SWITCHBOARD_PG_BIN`; without it those that are installed, or
+    /// that a download brings.
     #[arg(
         long,
         env = "DATABASE_URL",
@@ -87,6 +93,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut nodes = Nodes::default();
     let outcome = tokio::select! {
         outcome = live(&mut nodes, &recipe, addrs, &database) => outcome.map(|()| ExitCode::FAILURE),
+        () = database.lost() => {
+            let database = &database.description;
+            output::note(format_args!("error: the private PostgreSQL ({database}) is gone; stopping the nodes"));
+            Ok(ExitCode::FAILURE)
+        }
         _ = stop.asked() => Ok(ExitCode::SUCCESS),
     };
     tokio::select! {
@@ -104,8 +115,11 @@ async fn live(
     addrs: Vec<HttpAddr>,
     database: &Database,
 ) -> anyhow::Result<()> {
-    let count = addrs.len();
-    let progress = Progress::step(&format!("starting {count} nodes"));
+    let count = match addrs.len() {
+        1 => "1 node".to_owned(),
+        several => format!("{several} nodes"),
+    };
+    let progress = Progress::step(&format!("starting {count}"));
     for addr in addrs {
         nodes.start(recipe, addr)?;
     }
@@ -114,7 +128,7 @@ async fn live(
     let program = std::env::args().next().unwrap_or_else(|| "switchboard".to_owned());
     output::line(summary(nodes, recipe, &database.description, &database.shown_url, &program))?;
     // Scripts wait for this line.
-    output::line(format_args!("cluster ready: {count} nodes"))?;
+    output::line(format_args!("cluster ready: {count}"))?;
     while let Some(death) = nodes.next_death().await {
         output::note(death);
     }
@@ -168,6 +182,14 @@ impl Database {
             description: format!("{version} on port {}, {kept}", postgres.port()),
             private: Some(postgres),
         }))
+    }
+
+    /// Returns when the private one has ended. One that was given may come back.
+    async fn lost(&self) {
+        let Some(postgres) = &self.private else { return std::future::pending().await };
+        while postgres.postmaster_pid().is_some() {
+            sleep(LOOK).await;
+        }
     }
 
     async fn close(self) -> anyhow::Result<()> {

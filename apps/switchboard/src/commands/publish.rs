@@ -19,7 +19,7 @@ pub(crate) struct Args {
     event: EventName,
 
     /// What it says: JSON text, or - to read it from standard input.
-    #[arg(value_name = "JSON")]
+    #[arg(value_name = "JSON", allow_negative_numbers = true)]
     payload: String,
 
     /// Send it to those who listen now, and do not store it.

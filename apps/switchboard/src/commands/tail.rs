@@ -175,7 +175,12 @@ impl FromStr for After {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        if text == "oldest" { Ok(Self::Oldest) } else { text.parse().map(Self::Position) }
+        if text == "oldest" {
+            return Ok(Self::Oldest);
+        }
+        text.parse().map(Self::Position).map_err(|invalid: Invalid| {
+            Invalid::new(invalid.what(), text, format!("{}, or oldest", invalid.rule()))
+        })
     }
 }
 
@@ -193,7 +198,8 @@ mod tests {
         assert!(matches!("oldest".parse(), Ok(After::Oldest)));
         assert!(matches!("0123456789abcdef-7".parse(), Ok(After::Position(position)) if position.seq == 7));
         for bad in ["", "7", "newest", "0123456789abcdef-"] {
-            assert!(bad.parse::<After>().is_err(), "{bad:?} was accepted");
+            let error = bad.parse::<After>().expect_err(bad).to_string();
+            assert!(error.ends_with("such as \"0123456789abcdef-42\", or oldest"), "{error}");
         }
     }
 }

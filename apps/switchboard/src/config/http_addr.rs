@@ -33,8 +33,16 @@ impl HttpAddr {
         Ok(Self { host: parse_host(host).map_err(|rule| Invalid::new("address", text, rule))?, port })
     }
 
-    /// Starts listening. Fails at once if the port is taken.
-    pub(crate) async fn bind(&self) -> io::Result<TcpListener> {
+    /// Starts listening, or says why not and that `setting` chooses another address.
+    pub(crate) async fn listen(&self, setting: &str) -> anyhow::Result<TcpListener> {
+        self.bind().await.map_err(|error| {
+            let guess = guess(error.kind());
+            anyhow::Error::new(error)
+                .context(format!("cannot serve HTTP on {self}{guess} ({setting} chooses another)"))
+        })
+    }
+
+    async fn bind(&self) -> io::Result<TcpListener> {
         match &self.host {
             Some(Host::Ip(ip)) => TcpListener::bind((*ip, self.port)).await,
             Some(Host::Name(name)) => bind_name(name, self.port).await,
@@ -94,6 +102,15 @@ async fn bind_name(name: &str, port: u16) -> io::Result<TcpListener> {
     let mut addresses: Vec<_> = lookup_host((name, port)).await?.collect();
     addresses.sort_by_key(SocketAddr::is_ipv6);
     TcpListener::bind(&*addresses).await
+}
+
+/// What may be wrong. Of other reasons (a name that is not known …) the error itself says all there is.
+fn guess(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrInUse => "; is something else running there?",
+        io::ErrorKind::AddrNotAvailable => "; is that an address of this machine?",
+        _ => "",
+    }
 }
 
 fn parse_host(host: &str) -> Result<Option<Host>, String> {
@@ -229,6 +246,19 @@ mod tests {
         let listener = HttpAddr::parse(":0").unwrap().bind().await.unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_guess_fits_the_reason() {
+        let holder = HttpAddr::parse("127.0.0.1:0").unwrap().bind().await.unwrap();
+        let taken = holder.local_addr().unwrap().to_string();
+        // 192.0.2.0/24 is for documentation: no machine has it.
+        for (address, guess) in [(&*taken, "something else running"), ("192.0.2.1:0", "of this machine?")] {
+            let error = HttpAddr::parse(address).unwrap().listen("HTTP_ADDR").await.unwrap_err().to_string();
+            assert!(error.contains(address) && error.contains(guess), "{error}");
+            assert!(error.ends_with("(HTTP_ADDR chooses another)"), "{error}");
+        }
+        assert_eq!(guess(io::ErrorKind::Other), "");
     }
 
     #[tokio::test]

@@ -14,10 +14,12 @@ mod logs;
 mod node_id;
 mod retention;
 mod setting;
+mod sockets;
 mod typos;
 
 use clap::Args;
 use switchboard_core::node::OnEviction;
+use switchboard_gateway::SocketConfig;
 use switchboard_postgres::PostgresConfig;
 use tracing::{info, warn};
 
@@ -28,6 +30,7 @@ pub(crate) use http::{ADMIN_TOKEN, AdminToken, HttpArgs, HttpConfig};
 pub(crate) use http_addr::HttpAddr;
 pub(crate) use logs::{LogArgs, LogConfig, LogFormat};
 pub(crate) use setting::{ConfigError, Setting};
+use sockets::SocketArgs;
 
 /// What `serve` is given.
 #[derive(Args)]
@@ -40,6 +43,8 @@ pub(crate) struct ServeArgs {
     http: HttpArgs,
     #[command(flatten)]
     auth: AuthArgs,
+    #[command(flatten)]
+    sockets: SocketArgs,
     #[command(flatten)]
     logs: LogArgs,
 
@@ -59,6 +64,7 @@ pub(crate) struct ServeConfig {
     pub(crate) cluster: ClusterConfig,
     pub(crate) http: HttpConfig,
     pub(crate) auth: AuthConfig,
+    pub(crate) sockets: SocketConfig,
     pub(crate) exit_with_stdin: bool,
     pub(crate) dev_open_access: bool,
 }
@@ -66,11 +72,13 @@ pub(crate) struct ServeConfig {
 impl ServeArgs {
     /// Checks every setting; the error is about the first that is wrong.
     pub(crate) fn resolve(self) -> Result<(ServeConfig, LogConfig), ConfigError> {
+        let (database, cluster) = (self.database.resolve()?, self.cluster.resolve()?);
         let config = ServeConfig {
-            database: self.database.resolve()?,
-            cluster: self.cluster.resolve()?,
             http: self.http.resolve()?,
             auth: self.auth.resolve()?,
+            sockets: self.sockets.resolve(cluster.drain_timeout)?,
+            database,
+            cluster,
             exit_with_stdin: self.exit_with_stdin,
             dev_open_access: self.dev_open_access,
         };
@@ -113,8 +121,8 @@ impl ServeConfig {
             open_access = self.dev_open_access,
             "configuration"
         );
-        for (name, meant) in typos::find(std::env::vars_os().map(|(name, _)| name)) {
-            warn!("the environment variable {name} is not known and has no effect; did you mean {meant}?");
+        for warning in typos::find(std::env::vars_os().map(|(name, _)| name)) {
+            warn!("{warning}");
         }
         if !self.dev_open_access && http.admin_token.as_ref().is_some_and(AdminToken::is_short) {
             warn!("ADMIN_TOKEN is short enough to be guessed; use 16 characters or more");

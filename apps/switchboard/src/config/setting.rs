@@ -39,7 +39,7 @@ impl Setting {
         parse(text).map_err(|invalid| self.refuse(text, invalid.rule()))
     }
 
-    /// Checks a value that must not be shown; what `parse` answers must not repeat it either.
+    /// Checks a value that must not be shown; what `parse` answers must not repeat it either. An empty one hides nothing.
     pub(crate) fn parse_secret<T>(
         self,
         value: &OsStr,
@@ -47,7 +47,10 @@ impl Setting {
     ) -> Result<T, ConfigError> {
         let hidden = |rule: &str| self.because(format!("has a value that is not allowed: {rule}"));
         let text = value.to_str().ok_or_else(|| hidden("must be UTF-8"))?;
-        parse(text).map_err(|invalid| hidden(&invalid.to_string()))
+        parse(text).map_err(|invalid| match text {
+            "" => self.refuse(text, invalid.rule()),
+            _ => hidden(&invalid.to_string()),
+        })
     }
 
     /// Refuses `value`, which breaks `rule`.
@@ -119,6 +122,13 @@ mod tests {
             assert!(!error.contains("hunter2"), "{error}");
             assert!(error.starts_with("CLUSTER_NODE_ID (--cluster-node-id) has a value"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_secret_that_is_empty_is_said_to_be() {
+        let refuse = |_: &str| Err::<(), _>(Invalid::new("token", "(hidden)", "must be longer"));
+        let error = NAME.parse_secret(OsStr::new(""), refuse).unwrap_err().to_string();
+        assert_eq!(error, r#"CLUSTER_NODE_ID (--cluster-node-id) is "": must be longer"#);
     }
 
     #[test]

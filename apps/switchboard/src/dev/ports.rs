@@ -1,6 +1,6 @@
 //! Chooses where the nodes serve HTTP, and makes sure before anything is started that they can.
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 
 use crate::config::HttpAddr;
 
@@ -16,12 +16,7 @@ pub(crate) async fn choose(first: &HttpAddr, count: u16) -> anyhow::Result<Vec<H
     for offset in 0..count {
         let port = if first.port() == 0 { 0 } else { first.port() + offset };
         let addr = first.with_port(port);
-        let listener = addr.bind().await.with_context(|| {
-            format!(
-                "cannot serve HTTP on {addr}: is something else running there? --http chooses other ports"
-            )
-        })?;
-        held.push(listener);
+        held.push(addr.listen("--http").await?);
     }
     held.iter().map(|listener| Ok(first.with_port(listener.local_addr()?.port()))).collect()
 }
@@ -45,7 +40,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_in_use_is_named() {
-        let holder = addr("127.0.0.1:0").bind().await.unwrap();
+        let holder = addr("127.0.0.1:0").listen("--http").await.unwrap();
         let port = holder.local_addr().unwrap().port();
         let error = choose(&addr(&format!("127.0.0.1:{port}")), 3).await.unwrap_err().to_string();
         assert!(error.contains(&format!("127.0.0.1:{port}")), "{error}");

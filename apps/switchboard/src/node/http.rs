@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use switchboard_core::stats::StatsRegistry;
 use switchboard_gateway::auth::Verifier;
 use switchboard_gateway::{Gateway, GatewayConfig, Services};
@@ -23,14 +22,10 @@ pub(super) struct Http {
 }
 
 impl Http {
-    /// Binds the address and serves. Fails if it is taken.
+    /// Binds the address and serves. Fails if it cannot be had.
     pub(super) async fn start(config: &ServeConfig, stats: &StatsRegistry) -> anyhow::Result<Self> {
         let addr = &config.http.addr;
-        let listener = addr.bind().await.with_context(|| {
-            format!(
-                "cannot serve HTTP on {addr}; is something else running there? (HTTP_ADDR chooses another)"
-            )
-        })?;
+        let listener = addr.listen("HTTP_ADDR").await?;
         let port = listener.local_addr()?.port();
         let connections = files::for_http(config.postgres().max_connections())?;
         info!(connections, url = addr.with_port(port).local_url(), "serving HTTP");
@@ -43,6 +38,7 @@ impl Http {
                 open_access: config.dev_open_access,
                 limits: config.http.limits,
                 timing: config.cluster.timing,
+                sockets: config.sockets,
                 connections,
             },
             stats,

@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use switchboard_core::health::HealthRegistry;
 use switchboard_core::node::{Node, NodeConfig, NodeEnd};
+use switchboard_core::presence::{Presence, PresenceConfig};
 use switchboard_core::stats::StatsRegistry;
 use switchboard_gateway::Services;
 use switchboard_postgres::Postgres;
@@ -40,7 +41,7 @@ pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<Exit
     let _measuring = telemetry::watch_process(&stats);
     let http = Http::start(&config, &stats).await?;
 
-    let (postgres, node) = tokio::select! {
+    let (postgres, node, presence) = tokio::select! {
         started = start(&config, &http, &stats, &health) => started?,
         reason = stop.asked() => {
             info!(%reason, "stopping before the start was complete");
@@ -53,6 +54,7 @@ pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<Exit
         registry: postgres.registry(),
         durable: postgres.durable(),
         ephemeral: postgres.ephemeral(),
+        presence: Arc::clone(&presence),
         health,
     });
 
@@ -64,7 +66,7 @@ pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<Exit
         reason = stop.asked() => {
             info!(%reason, "stopping");
             let deadline = Instant::now() + patience(&config, reason);
-            leave(&node, http, postgres, deadline).await;
+            leave(&node, &presence, http, postgres, deadline).await;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -76,13 +78,14 @@ async fn start(
     http: &Http,
     stats: &StatsRegistry,
     health: &HealthRegistry,
-) -> anyhow::Result<(Postgres, Arc<Node>)> {
+) -> anyhow::Result<(Postgres, Arc<Node>, Arc<Presence>)> {
     let postgres = connect::connect(&config.postgres(), stats, health, |why| http.starting(why))
         .await
         // Its message says all; the causes would say it again.
         .map_err(|error| anyhow!("cannot use PostgreSQL: {error}"))?;
     let node = join(config, &postgres, http.port(), stats.clone()).await?;
-    Ok((postgres, Arc::new(node)))
+    let presence = Presence::spawn(postgres.ephemeral(), &node, PresenceConfig::default(), stats);
+    Ok((postgres, Arc::new(node), Arc::new(presence)))
 }
 
 /// Starts to join.
@@ -110,10 +113,11 @@ async fn join(
 }
 
 /// The orderly end, by `deadline` at the latest: clients first, so that nobody is served by a node that is not in the cluster.
-async fn leave(node: &Node, http: Http, postgres: Postgres, deadline: Instant) {
+async fn leave(node: &Node, presence: &Presence, http: Http, postgres: Postgres, deadline: Instant) {
     let left = |share: u32| deadline.saturating_duration_since(Instant::now()) / share;
     // Clients that do not let go must not cost us the farewell.
     http.stop(left(2)).await;
+    let _ = timeout_at(deadline, presence.stop()).await;
     node.leave(left(1)).await;
     if timeout_at(deadline, postgres.close()).await.is_err() {
         warn!("stopped before everything was closed: CLUSTER_DRAIN_TIMEOUT is over");

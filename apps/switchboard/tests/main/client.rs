@@ -72,6 +72,16 @@ fn the_reason_of_a_refusal_is_passed_on() {
 }
 
 #[test]
+fn a_negative_number_is_a_payload_and_no_flag() {
+    for number in ["-1", "-1.5e3"] {
+        let mut publish =
+            switchboard(&["publish", "room:1", "message", number, "--url", "http://127.0.0.1:1"]);
+        let message = refusal(&mut publish, 1);
+        assert!(message.contains("is a node running there?"), "{message}");
+    }
+}
+
+#[test]
 fn what_cannot_be_published_is_refused_before_anything_is_sent() {
     let mut not_json = switchboard(&["publish", "room:1", "message", "{oops"]);
     assert!(refusal(&mut not_json, 2).contains("must be JSON"));

@@ -35,7 +35,8 @@ pub struct Limits {
 
 impl Default for Limits {
     /// 1 MiB + 16 KiB a message; 100 channels; 20 joins/s in bursts of 100 and 100 messages/s in bursts of 200 (a reconnect joins
-    /// everything at once); 256 pending; 10 s without a token; ping after 30 s, given up after 75 s of silence (clients have a heartbeat of 25 or 30 s).
+    /// everything at once); 256 pending; 10 s without a token; ping after 22 s, given up after 55 s of silence: before proxies that drop
+    /// what is idle for a minute.
     fn default() -> Self {
         Self {
             message_bytes: 1024 * 1024 + 16 * 1024,
@@ -44,15 +45,15 @@ impl Default for Limits {
             messages: Rate { per_second: 100, burst: 200 },
             pending: 256,
             unauthenticated: Duration::from_secs(10),
-            ping_after: Duration::from_secs(30),
-            idle: Duration::from_secs(75),
+            ping_after: Duration::from_secs(22),
+            idle: Duration::from_secs(55),
         }
     }
 }
 
 /// A token bucket that can be overdrawn by as much as it holds.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub struct Bucket {
     rate: Rate,
     level: f64,
     filled: Instant,
@@ -60,19 +61,21 @@ pub(super) struct Bucket {
 
 /// What a bucket says to one too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refused {
+pub struct Overdrawn {
     /// When there is room again.
-    pub(super) wait: Duration,
+    pub wait: Duration,
     /// It was overdrawn by as much as it holds.
-    pub(super) flood: bool,
+    pub flood: bool,
 }
 
 impl Bucket {
-    pub(super) fn new(rate: Rate, now: Instant) -> Self {
+    /// A full one.
+    pub fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, level: f64::from(rate.burst), filled: now }
     }
 
-    pub(super) fn take(&mut self, now: Instant) -> Result<(), Refused> {
+    /// Takes one out, if there is one. A clock that goes back fills nothing.
+    pub fn take(&mut self, now: Instant) -> Result<(), Overdrawn> {
         let (per_second, burst) = (f64::from(self.rate.per_second), f64::from(self.rate.burst));
         let passed = now.saturating_duration_since(self.filled).as_secs_f64();
         self.filled = self.filled.max(now);
@@ -84,7 +87,7 @@ impl Bucket {
         // Whoever stops flooding waits for as long as this hole takes to fill, and no longer.
         self.level = self.level.max(-burst);
         let wait = Duration::try_from_secs_f64(-self.level / per_second).unwrap_or(Duration::MAX);
-        Err(Refused { wait, flood })
+        Err(Overdrawn { wait, flood })
     }
 }
 
@@ -100,7 +103,7 @@ mod tests {
             assert_eq!(bucket.take(start), Ok(()));
         }
         for (wait, flood) in [(100, false), (200, false), (300, true), (300, true)] {
-            assert_eq!(bucket.take(start), Err(Refused { wait: Duration::from_millis(wait), flood }));
+            assert_eq!(bucket.take(start), Err(Overdrawn { wait: Duration::from_millis(wait), flood }));
         }
         assert!(bucket.take(start + Duration::from_millis(399)).is_err());
         assert_eq!(bucket.take(start + Duration::from_secs(1)), Ok(()));

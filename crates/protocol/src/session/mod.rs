@@ -3,7 +3,7 @@
 //! A state machine in the manner of quinn-proto: messages, answers, events and time go in, [`Action`]s come out of
 //! [`poll_action`](Session::poll_action). It owns no socket and no clock, waits for nothing, and knows the buses only as actions.
 //!
-//! Invariants: every message with a reference is replied to exactly once (except broadcasts whose sender wants no reply); nothing is
+//! Invariants: every message with a reference is replied to exactly once, unless its sender wants no reply or its join is over; nothing is
 //! subscribed, published or shown without a right that is valid at that moment; nothing is delivered after the right to it has ended.
 
 mod access;
@@ -29,10 +29,9 @@ use switchboard_core::access::{AuthError, Grant};
 use crate::codec::{ClientMessage, Parts, Version, encode_text};
 use crate::dialect::Dialect;
 use channels::{Address, Channels, Held, ReplyTo};
-use limits::Bucket;
 
 pub use action::{Action, Answer, Notice, RequestId, Start, Subscribe, SubscriptionId, Token};
-pub use limits::{Limits, Rate};
+pub use limits::{Bucket, Limits, Overdrawn, Rate};
 pub use now::Now;
 pub use refusal::{Reason, Refusal};
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use switchboard_core::access::AuthError;
+use switchboard_core::ports::{DurableError, EphemeralError};
+use switchboard_core::presence::PresenceError;
 use switchboard_core::types::Invalid;
 
 /// A word that programs can tell apart: `reason` in an error reply or in `phx_error`.
@@ -98,6 +100,11 @@ impl Refusal {
         Self { reason, message: message.into(), retry_after_ms: None }
     }
 
+    /// Not now, but perhaps in a second.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(Reason::Unavailable, message).retry_after(Duration::from_secs(1))
+    }
+
     /// With a hint when to try again.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
@@ -121,6 +128,33 @@ impl From<AuthError> for Refusal {
             AuthError::Forbidden { .. } => Reason::Forbidden,
         };
         Self::new(reason, error.to_string())
+    }
+}
+
+impl From<DurableError> for Refusal {
+    fn from(error: DurableError) -> Self {
+        match error {
+            DurableError::Rejected(invalid) => Self::new(Reason::Rejected, invalid.to_string()),
+            DurableError::Unavailable(_) => Self::unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<EphemeralError> for Refusal {
+    fn from(error: EphemeralError) -> Self {
+        match error {
+            EphemeralError::Rejected(invalid) => Self::new(Reason::Rejected, invalid.to_string()),
+            EphemeralError::Closed => Self::unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<PresenceError> for Refusal {
+    fn from(error: PresenceError) -> Self {
+        match error {
+            PresenceError::Rejected(invalid) => Self::new(Reason::Rejected, invalid.to_string()),
+            PresenceError::Full { .. } | PresenceError::Stopped => Self::unavailable(error.to_string()),
+        }
     }
 }
 

@@ -61,6 +61,30 @@ fn b076_no_text_takes_anything_down_but_its_own_socket() {
 }
 
 #[test]
+fn b076_the_shape_of_the_other_version_and_overlong_names_are_refused() {
+    let (array, object) = (
+        r#"[null,"1","phoenix","heartbeat",{}]"#,
+        r#"{"topic":"phoenix","event":"heartbeat","payload":{},"ref":"1"}"#,
+    );
+    for (version, own, other) in [(Version::V1, object, array), (Version::V2, array, object)] {
+        let outcome = |text| conversation(Dialect::Phoenix, version).say(text).remove(0);
+        assert!(outcome(own).contains("phx_reply"), "{own}");
+        assert!(outcome(other).starts_with("! close 1007 a message must be "), "{other}");
+    }
+    for (at, max) in [(0, 255), (1, 255), (2, 264), (3, 255)] {
+        for length in [max, max + 1] {
+            let mut names = [""; 4];
+            let long = "x".repeat(length);
+            names[at] = &long;
+            let [join_ref, reference, topic, event] = names;
+            let text = format!(r#"["{join_ref}","{reference}","{topic}","{event}",{{}}]"#);
+            let outcome = conversation(Dialect::Phoenix, Version::V2).say(&text).remove(0);
+            assert_eq!(outcome.starts_with("! close 1007 "), length > max, "{outcome}");
+        }
+    }
+}
+
+#[test]
 fn b076_no_binary_frame_takes_anything_down_but_its_own_socket() {
     let frames: [&[u8]; 16] = [
         b"",

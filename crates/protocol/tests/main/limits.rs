@@ -88,21 +88,21 @@ fn requests_wait_for_answers_in_bounded_number() {
 #[test]
 fn a_silent_client_is_pinged_and_then_given_up() {
     let mut conversation = limited(Limits::default());
-    assert_eq!(conversation.timeout_in(), Some(Duration::from_secs(30)));
+    assert_eq!(conversation.timeout_in(), Some(Duration::from_secs(22)));
     conversation.play(
         r"
-        @ 30s
+        @ 22s
         ! ping
     ",
     );
-    assert_eq!(conversation.timeout_in(), Some(Duration::from_secs(45)));
+    assert_eq!(conversation.timeout_in(), Some(Duration::from_secs(33)));
     conversation.play(
         r"
         = pong
-        @ 29s
+        @ 21s
         @ 1s
         ! ping
-        @ 44s
+        @ 32s
         @ 1s
         ! close 4408 nothing was heard for too long
     ",
@@ -115,7 +115,7 @@ fn a_node_that_slept_asks_before_it_gives_anybody_up() {
         r"
         @ 3600s
         ! ping
-        @ 45s
+        @ 33s
         ! close 4408 nothing was heard for too long
     ",
     );

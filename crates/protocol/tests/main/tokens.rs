@@ -92,7 +92,11 @@ fn a_refresh_that_is_not_accepted_changes_nothing() {
         < ["1","2","room:1","phx_reply",{{"status":"error","response":{{"reason":"invalid","message":"the token is not valid: no"}}}}]
         > ["1","3","room:1","access_token",{{"access_token":null}}]
         < ["1","3","room:1","phx_reply",{{"status":"error","response":{{"reason":"missing","message":"a token is needed"}}}}]
-        > ["1","4","room:1","typing",{{}}]
+        > ["1","4","room:1","access_token",{{"access_token":"over by now"}}]
+        ! authorize over by now
+        = granted *=subscribe,publish until 0s
+        < ["1","4","room:1","phx_reply",{{"status":"error","response":{{"reason":"expired","message":"the token has expired"}}}}]
+        > ["1","5","room:1","typing",{{}}]
         ! publish room:1 typing {{}}
         @ 30s
         ! unsubscribe 1 cut
@@ -202,6 +206,19 @@ fn b123_a_channel_whose_own_token_expires_ends_alone_while_others_live() {
         ! unsubscribe 2 cut
         < ["2","2","room:2","phx_error",{"reason":"expired","message":"the token has expired"}]
         ! close 4401 token expired
+    "#,
+    );
+}
+
+#[test]
+fn b123_a_join_whose_own_token_is_being_checked_does_not_end_with_the_sockets() {
+    with_grant("*=subscribe until 10s").play(
+        r#"
+        > ["1","1","room:1","phx_join",{"access_token":"fresh"}]
+        ! authorize fresh
+        @ 10s
+        = granted room:1=subscribe
+        ! subscribe room:1 now
     "#,
     );
 }
