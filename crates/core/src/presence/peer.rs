@@ -158,3 +158,42 @@ impl Peer {
         shown
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::pack_state;
+    use super::*;
+    use crate::types::Payload;
+
+    fn entries(count: u64) -> Vec<(Channel, Entry)> {
+        let payload = Payload::parse(&format!("{{\"about\":\"{}\"}}", "x".repeat(20_000))).unwrap();
+        let entry = |number| {
+            let reference = PresenceRef { origin: 1, number };
+            let meta = PresenceMeta { reference, previous: None, payload: payload.clone() };
+            (Channel::parse("room").unwrap(), Entry::new(PresenceKey::parse("alice").unwrap(), meta))
+        };
+        (0..count).map(entry).collect()
+    }
+
+    #[test]
+    fn a_state_is_taken_in_when_all_its_parts_have_come_in_order() {
+        let now = Instant::now();
+        let mut peer = Peer::unknown(NodeId::parse("n").unwrap(), now);
+        let (old, new) = (pack_state(4, entries(7)), pack_state(5, entries(8)));
+        assert!(old.len() > 2 && old.len() == new.len());
+        let last = new.len() - 1;
+        // One part is lost; the answer before was cut off; a part comes twice.
+        let without_second = new.iter().enumerate().filter(|(n, _)| *n != 1).map(|(_, part)| part);
+        let cut_off = old[..last].iter().chain(&new[last..]);
+        let repeated = new[..2].iter().chain(&new[1..]);
+        for parts in [without_second.collect::<Vec<_>>(), cut_off.collect(), repeated.collect()] {
+            for part in parts {
+                assert!(peer.state(part.clone(), now).is_none());
+            }
+            assert!(peer.ask_at().is_some() && peer.ledger.len() == 0);
+        }
+        let shown: Vec<_> = new.into_iter().filter_map(|part| peer.state(part, now)).collect();
+        assert_eq!((shown.len(), shown[0].len(), peer.ledger.len()), (1, 8, 8));
+        assert_eq!(peer.ask_at(), None);
+    }
+}

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::entry::{PresenceMeta, PresenceRef};
+use super::entry::{PresenceLimits, PresenceMeta, PresenceRef};
 use crate::types::{Channel, Identity, Invalid, Payload, PresenceKey};
 
 /// The channel that nodes talk on. Clients are refused whatever begins like it.
@@ -106,7 +106,7 @@ impl Message {
 
 /// Refuses what no message could carry, or more than `limit` bytes.
 pub(super) fn check_meta(payload: &Payload, limit: usize) -> Result<(), Invalid> {
-    payload.within(limit)?;
+    payload.within(limit.min(PresenceLimits::MAX_META_BYTES))?;
     if !payload.as_str().starts_with('{') {
         return Err(Invalid::new("presence meta", payload.as_str(), "must be a JSON object"));
     }
@@ -187,7 +187,6 @@ const OVERHEAD: usize = 512;
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::PresenceLimits;
     use super::*;
     use crate::types::NodeId;
 
@@ -271,5 +270,7 @@ mod tests {
         for bad in ["1", "[]", "null", "\"{}\"", r#"{"a": 1}"#] {
             assert!(check_meta(&Payload::parse(bad).unwrap(), 7).is_err(), "{bad}");
         }
+        let huge = format!("{{{}}}", " ".repeat(PresenceLimits::MAX_META_BYTES - 1));
+        assert!(check_meta(&Payload::parse(&huge).unwrap(), usize::MAX).is_err());
     }
 }
