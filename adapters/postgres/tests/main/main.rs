@@ -8,6 +8,7 @@ mod doctor;
 mod failover;
 mod listening;
 mod pooler;
+mod presence;
 mod publishing;
 mod registry_faults;
 mod retention;
