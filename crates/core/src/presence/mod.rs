@@ -53,7 +53,8 @@
 //!
 //! # What it costs
 //!
-//! Every node holds all entries of the cluster. An idle one sends one small event per 3 s; one that joins is sent everything once.
+//! Every node holds all entries of the cluster. One that has ever tracked anything sends one small event per 3 s; one that joins asks all, and is
+//! sent everything once. Others say nothing.
 
 mod driver;
 mod entry;

@@ -1,17 +1,13 @@
 //! One peer as this node knows it: how far it has followed the peer's entries, and how it catches up.
 //!
 //! Invariant: a diff is taken in only on top of the version it was made from. Whoever has missed one follows no more until the peer has sent
-//! everything; until then what is known is shown, however old it is.
-
-use std::time::{Duration, Instant};
+//! everything; until then what is known is shown, however old it is. It is asked once, and once more with each of its digests: whoever says nothing
+//! is asked no more.
 
 use super::entry::{PresenceMeta, PresenceRef};
 use super::ledger::{Ledger, Place};
 use super::wire::{Diff, Entry, State};
 use crate::types::{Channel, NodeId, PresenceKey};
-
-/// How long an answer is waited for before the peer is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -25,7 +21,7 @@ enum Progress {
     /// Everything up to this version is known.
     Following(u64),
     /// Something was missed, or nothing is known yet.
-    Behind { ask_at: Instant, partial: Option<Partial> },
+    Behind { to_ask: bool, partial: Option<Partial> },
     /// It has said good-bye: whatever still comes is old.
     Left,
 }
@@ -48,33 +44,36 @@ pub(super) enum Shown {
 }
 
 impl Peer {
-    pub(super) fn unknown(node_id: NodeId, now: Instant) -> Self {
-        let progress = Progress::Behind { ask_at: now, partial: None };
+    /// One that has said nothing yet, so it has nothing.
+    pub(super) fn new(node_id: NodeId) -> Self {
+        Self { node_id, ledger: Ledger::default(), progress: Progress::Following(0) }
+    }
+
+    /// One that may have said anything.
+    pub(super) fn unknown(node_id: NodeId) -> Self {
+        let progress = Progress::Behind { to_ask: true, partial: None };
         Self { node_id, ledger: Ledger::default(), progress }
     }
 
-    /// When it should be asked for everything.
-    pub(super) fn ask_at(&self) -> Option<Instant> {
-        match &self.progress {
-            Progress::Behind { ask_at, .. } => Some(*ask_at),
-            Progress::Following(_) | Progress::Left => None,
+    /// Whether it should be asked for everything.
+    pub(super) fn is_to_ask(&self) -> bool {
+        matches!(self.progress, Progress::Behind { to_ask: true, .. })
+    }
+
+    pub(super) fn asked(&mut self) {
+        if let Progress::Behind { to_ask, .. } = &mut self.progress {
+            *to_ask = false;
         }
     }
 
-    pub(super) fn asked(&mut self, now: Instant) {
-        if let Progress::Behind { ask_at, .. } = &mut self.progress {
-            *ask_at = now + ASK_AGAIN;
-        }
-    }
-
-    pub(super) fn diff(&mut self, diff: Diff, now: Instant) -> Vec<Shown> {
+    pub(super) fn diff(&mut self, diff: Diff) -> Vec<Shown> {
         // Who is behind waits for the state that will hold this, too.
         let Progress::Following(version) = &mut self.progress else { return Vec::new() };
         if diff.version <= *version {
             return Vec::new();
         }
         if diff.version - 1 > *version {
-            self.fall_behind(now);
+            self.fall_behind();
             return Vec::new();
         }
         *version = diff.version;
@@ -98,9 +97,9 @@ impl Peer {
     }
 
     /// Takes in one part of everything; `None` until the last one has come.
-    pub(super) fn state(&mut self, state: State, now: Instant) -> Option<Vec<Shown>> {
+    pub(super) fn state(&mut self, state: State) -> Option<Vec<Shown>> {
         if matches!(self.progress, Progress::Following(known) if state.version > known) {
-            self.fall_behind(now);
+            self.fall_behind();
         }
         // Otherwise somebody else has asked, or it is old.
         let Progress::Behind { partial, .. } = &mut self.progress else { return None };
@@ -126,10 +125,13 @@ impl Peer {
     }
 
     /// Compares what it should be with what it is.
-    pub(super) fn digest(&mut self, version: u64, hash: u64, now: Instant) {
-        let in_step = (version, hash);
-        if matches!(self.progress, Progress::Following(known) if (known, self.ledger.hash()) != in_step) {
-            self.fall_behind(now);
+    pub(super) fn digest(&mut self, version: u64, hash: u64) {
+        match &mut self.progress {
+            Progress::Following(known) if (*known, self.ledger.hash()) == (version, hash) => {}
+            Progress::Following(_) => self.fall_behind(),
+            // The ask was lost, or the answer.
+            Progress::Behind { to_ask, .. } => *to_ask = true,
+            Progress::Left => {}
         }
     }
 
@@ -139,8 +141,8 @@ impl Peer {
         std::mem::take(&mut self.ledger)
     }
 
-    fn fall_behind(&mut self, now: Instant) {
-        self.progress = Progress::Behind { ask_at: now, partial: None };
+    fn fall_behind(&mut self) {
+        self.progress = Progress::Behind { to_ask: true, partial: None };
     }
 
     /// What has vanished meanwhile has vanished a while ago: there is nothing to wait for.
@@ -177,8 +179,7 @@ mod tests {
 
     #[test]
     fn a_state_is_taken_in_when_all_its_parts_have_come_in_order() {
-        let now = Instant::now();
-        let mut peer = Peer::unknown(NodeId::parse("n").unwrap(), now);
+        let mut peer = Peer::unknown(NodeId::parse("n").unwrap());
         let (old, new) = (pack_state(4, entries(7)), pack_state(5, entries(8)));
         assert!(old.len() > 2 && old.len() == new.len());
         let last = new.len() - 1;
@@ -188,12 +189,12 @@ mod tests {
         let repeated = new[..2].iter().chain(&new[1..]);
         for parts in [without_second.collect::<Vec<_>>(), cut_off.collect(), repeated.collect()] {
             for part in parts {
-                assert!(peer.state(part.clone(), now).is_none());
+                assert!(peer.state(part.clone()).is_none());
             }
-            assert!(peer.ask_at().is_some() && peer.ledger.len() == 0);
+            assert!(peer.is_to_ask() && peer.ledger.len() == 0);
         }
-        let shown: Vec<_> = new.into_iter().filter_map(|part| peer.state(part, now)).collect();
+        let shown: Vec<_> = new.into_iter().filter_map(|part| peer.state(part)).collect();
         assert_eq!((shown.len(), shown[0].len(), peer.ledger.len()), (1, 8, 8));
-        assert_eq!(peer.ask_at(), None);
+        assert!(!peer.is_to_ask());
     }
 }

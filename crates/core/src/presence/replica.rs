@@ -2,12 +2,13 @@
 //! messages and diffs go out.
 //!
 //! Each node owns what it tracks and nobody else speaks for it, so there is nothing to merge. Its changes are counted and broadcast; who has
-//! missed one finds the gap with the next, or a difference with the next digest, and asks for everything.
+//! missed one finds the gap with the next, or a difference with the next digest, and asks for everything. A node that has never tracked
+//! anything has nothing to repair, so it sends no digests: presence costs those who use it.
 //!
 //! Invariant: shown is what members own, what of it is known here, and what was lost less than the grace ago. What a stranger says is
 //! dropped: as soon as it is seen to be a member it is asked for everything.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::entry::{PresenceDiff, PresenceError, PresenceLimits, PresenceMeta, PresenceRef};
@@ -26,6 +27,8 @@ pub(super) const WINDOW: Duration = Duration::from_millis(50);
 const ANSWER_SPACING: Duration = Duration::from_millis(500);
 /// Most peers that are asked in one message, so that not all send everything at the same moment.
 const ASKED_AT_ONCE: usize = 32;
+/// Strangers that are remembered. Of members that are not seen yet there are no more at a time; the rest has another cluster's manners.
+const STRANGERS: usize = 1024;
 
 pub(super) struct Replica {
     me: Identity,
@@ -38,6 +41,8 @@ pub(super) struct Replica {
     version: u64,
     unsent: Unsent,
     peers: HashMap<Incarnation, Peer>,
+    /// Those who said something that was dropped.
+    strangers: HashSet<Incarnation>,
     /// Before this, nothing leaves.
     gate: Instant,
     digest_at: Instant,
@@ -99,6 +104,7 @@ impl Replica {
             version: 0,
             unsent: Unsent::default(),
             peers: HashMap::new(),
+            strangers: HashSet::new(),
             gate: now,
             digest_at: now + DIGEST_INTERVAL * share / 1000,
             answer_at: None,
@@ -172,22 +178,32 @@ impl Replica {
         if reborn {
             self.me = me.clone();
             self.take_over_own();
+            // Peers that have met it as a new one learn that it is not.
+            self.digest_at = now;
         }
+        // Whoever is there when this node comes was there before it. Later ones come with nothing, unless they come back.
+        let newcomer = self.peers.is_empty();
         let ids: HashMap<&NodeId, Incarnation> =
             members.clone().map(|member| (&member.node_id, member.incarnation)).collect();
         let is_gone =
             |incarnation: &Incarnation, peer: &mut Peer| ids.get(&peer.node_id) != Some(incarnation);
         let gone: Vec<_> = self.peers.extract_if(is_gone).collect();
+        let mut restarted = HashSet::new();
         for (incarnation, peer) in gone {
             // Users of a node that was started again come back, and so do the peers of one that has joined again. A node that was swept
             // has been silent for long enough.
             let expected = reborn || ids.contains_key(&peer.node_id);
             let departure = if expected { self.linger(now) } else { Departure::AtOnce };
             self.remove_all(incarnation, &peer.ledger, departure);
+            restarted.insert(peer.node_id);
         }
         for member in members {
-            let unknown = || Peer::unknown(member.node_id.clone(), now);
-            self.peers.entry(member.incarnation).or_insert_with(unknown);
+            let heard = self.strangers.remove(&member.incarnation);
+            self.peers.entry(member.incarnation).or_insert_with(|| {
+                let may_have_spoken = newcomer || heard || restarted.contains(&member.node_id);
+                let meet = if may_have_spoken { Peer::unknown } else { Peer::new };
+                meet(member.node_id.clone())
+            });
         }
     }
 
@@ -206,17 +222,22 @@ impl Replica {
             }
             return;
         }
-        let Some(peer) = self.peers.get_mut(&from.incarnation) else { return };
+        let Some(peer) = self.peers.get_mut(&from.incarnation) else {
+            if self.strangers.len() < STRANGERS {
+                self.strangers.insert(from.incarnation);
+            }
+            return;
+        };
         let shown = match say {
-            Say::Diff(diff) => peer.diff(diff, now),
-            Say::State(state) => match peer.state(state, now) {
+            Say::Diff(diff) => peer.diff(diff),
+            Say::State(state) => match peer.state(state) {
                 Some(shown) => {
                     self.counts.syncs.increment();
                     shown
                 }
                 None => return,
             },
-            Say::Digest { version, hash } => return peer.digest(version, hash, now),
+            Say::Digest { version, hash } => return peer.digest(version, hash),
             Say::Bye => {
                 let ledger = peer.leave();
                 return self.remove_all(from.incarnation, &ledger, self.linger(now));
@@ -242,9 +263,11 @@ impl Replica {
         }
         if self.digest_at <= now {
             self.digest_at = now + DIGEST_INTERVAL;
-            says.push(Say::Digest { version: self.version, hash: self.own.hash() });
+            if self.version > 0 {
+                says.push(Say::Digest { version: self.version, hash: self.own.hash() });
+            }
         }
-        let ask = self.whom_to_ask(now);
+        let ask = self.whom_to_ask();
         if !ask.is_empty() {
             says.push(Say::Ask(ask));
         }
@@ -258,10 +281,10 @@ impl Replica {
 
     /// When the next step has something to do.
     pub(super) fn wake_at(&self) -> Instant {
-        let changed = self.rooms.has_changed() || !self.unsent.is_empty();
-        let due = [changed.then_some(self.gate), self.rooms.next_expiry(), self.answer_at];
-        let asks = self.peers.values().filter_map(Peer::ask_at);
-        due.into_iter().flatten().chain(asks).fold(self.digest_at, Instant::min).max(self.gate)
+        let speaks =
+            self.rooms.has_changed() || !self.unsent.is_empty() || self.peers.values().any(Peer::is_to_ask);
+        let due = [speaks.then_some(self.gate), self.rooms.next_expiry(), self.answer_at];
+        due.into_iter().flatten().fold(self.digest_at, Instant::min).max(self.gate)
     }
 
     /// The last that is said.
@@ -343,11 +366,11 @@ impl Replica {
         self.answer_at.get_or_insert(earliest.max(spaced));
     }
 
-    fn whom_to_ask(&mut self, now: Instant) -> Vec<Identity> {
-        let due = self.peers.iter_mut().filter(|(_, peer)| peer.ask_at().is_some_and(|at| at <= now));
+    fn whom_to_ask(&mut self) -> Vec<Identity> {
+        let due = self.peers.iter_mut().filter(|(_, peer)| peer.is_to_ask());
         due.take(ASKED_AT_ONCE)
             .map(|(incarnation, peer)| {
-                peer.asked(now);
+                peer.asked();
                 Identity { node_id: peer.node_id.clone(), incarnation: *incarnation }
             })
             .collect()

@@ -103,6 +103,26 @@ fn a_cluster_that_is_in_step_sends_nothing_but_digests() {
 }
 
 #[test]
+fn thirty_nodes_that_start_together_and_track_nobody_ask_once_and_are_silent() {
+    let mut world = World::new(1);
+    world.latency = 500;
+    (0..30).for_each(|slot| world.start(slot));
+    world.run(ms(5_000));
+    // One ask each, and the answers are shared.
+    assert!(world.sent.0 < 30 * 4, "{}", world.sent.0);
+    let before = world.sent.0;
+    world.run(DIGEST_INTERVAL * 10);
+    assert_eq!(world.sent.0, before);
+    // Nor does one who comes later make the others ask.
+    world.start(30);
+    world.run(ms(5_000));
+    world.track(30, &room(0), &user(1), 1);
+    world.run(ms(600));
+    world.assert_agreement(&room(0));
+    assert!(world.sent.0 - before < 40, "{}", world.sent.0 - before);
+}
+
+#[test]
 fn a_stranger_is_not_shown_until_it_is_a_member() {
     let mut world = World::of(2);
     // Registered, and not yet seen.
