@@ -12,6 +12,7 @@ use switchboard_testkit::postgres::{self, PrivatePostgres};
 use switchboard_testkit::process::Process;
 use switchboard_testkit::{LONG, eventually, http_client};
 use tokio::process::Command;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
 pub(crate) const THRESHOLD: Duration = Duration::from_secs(2);
@@ -36,23 +37,45 @@ pub(crate) fn binary() -> &'static PathBuf {
     })
 }
 
+/// Nodes that are kept from their processor for longer than the threshold are evicted, as they should be: a test that takes all of the
+/// machine runs alone.
+static MACHINE: RwLock<()> = RwLock::const_new(());
+
+enum Machine {
+    Shared { _with: RwLockReadGuard<'static, ()> },
+    Alone { _here: RwLockWriteGuard<'static, ()> },
+}
+
 /// One schema on one server, and how its nodes are started.
 pub(crate) struct Cluster {
     pub(crate) url: String,
     pub(crate) schema: String,
     own: Option<PrivatePostgres>,
+    _machine: Machine,
 }
 
 impl Cluster {
     /// On the server that all tests share.
     pub(crate) async fn new() -> Self {
-        Self { url: postgres::shared_url().await, schema: schema(), own: None }
+        let machine = Machine::Shared { _with: MACHINE.read().await };
+        Self { url: postgres::shared_url().await, schema: schema(), own: None, _machine: machine }
     }
 
     /// On a server of its own, for tests that stop, freeze or crash it.
     pub(crate) async fn with_own_server(configuration: &[(&str, &str)]) -> Self {
+        let machine = Machine::Shared { _with: MACHINE.read().await };
+        Self::on_own_server(configuration, machine).await
+    }
+
+    /// On a server of its own, and no other cluster beside it.
+    pub(crate) async fn alone(configuration: &[(&str, &str)]) -> Self {
+        let machine = Machine::Alone { _here: MACHINE.write().await };
+        Self::on_own_server(configuration, machine).await
+    }
+
+    async fn on_own_server(configuration: &[(&str, &str)], machine: Machine) -> Self {
         let server = postgres::own(configuration).await;
-        Self { url: server.url().to_owned(), schema: schema(), own: Some(server) }
+        Self { url: server.url().to_owned(), schema: schema(), own: Some(server), _machine: machine }
     }
 
     pub(crate) fn server(&self) -> &PrivatePostgres {

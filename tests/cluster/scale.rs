@@ -6,7 +6,7 @@ use crate::node::{Cluster, Node};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_nodes_that_start_at_once_all_register() {
-    let cluster = Cluster::with_own_server(&[("max_connections", "700")]).await;
+    let cluster = Cluster::alone(&[("max_connections", "700")]).await;
     let names: Vec<String> = (0..100).map(|n| format!("n{n}")).collect();
     let started = Instant::now();
     let start = |name| {
