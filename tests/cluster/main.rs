@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
+mod clients;
 mod clocks;
 mod configuration;
 mod database;
