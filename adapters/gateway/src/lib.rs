@@ -13,6 +13,7 @@
 //! | `GET /realtime/v1/websocket` | the same as `@supabase/realtime-js` and its ports speak it |
 //! | `POST /realtime/v1/api/broadcast` | publishes ephemeral events `{"messages": [{"topic", "event", "payload"}, …]}`, all or none: 202 |
 //! | `POST /realtime/v1/api/broadcast/{topic}/events/{event}` | publishes one, whose payload is the body: JSON, or bytes as `application/octet-stream`: 202 |
+//! | `GET /demo` | a chat room as a web page, and below it what that needs; with [`GatewayConfig::open_access`] only |
 //!
 //! Every `GET` answers `HEAD`, too. `{channel}` is percent-decoded once. Payloads pass byte for byte.
 //!
@@ -60,6 +61,7 @@ pub mod auth;
 mod broadcast;
 mod clients;
 mod connection;
+mod demo;
 mod health;
 mod idle;
 mod origin;
@@ -103,8 +105,10 @@ impl Gateway {
             )
             .layer(self.config().origins.cors())
             .layer(middleware::from_fn_with_state(self.clone(), origin::guard));
+        let demo = if self.config().open_access { demo::routes() } else { Router::new() };
         Router::new()
             .merge(open_to_pages)
+            .merge(demo)
             .route("/livez", get(health::livez))
             .route("/readyz", get(health::readyz))
             .route("/health", get(health::health))

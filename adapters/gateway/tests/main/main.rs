@@ -7,6 +7,7 @@ mod auth;
 mod buses;
 mod channels;
 mod client;
+mod demo;
 mod health;
 mod origins;
 mod outages;

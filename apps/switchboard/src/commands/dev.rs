@@ -88,6 +88,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         database_is_private: database.private.is_some(),
         admin_token: token,
         open_access,
+        origins: origins(&addrs),
         show_logs: args.logs,
     };
     let mut nodes = Nodes::default();
@@ -197,6 +198,15 @@ impl Database {
             Some(postgres) => Ok(postgres.stop().await?),
             None => Ok(()),
         }
+    }
+}
+
+/// The web pages that may use any node: those of the nodes themselves, by whichever name, and those that the environment lists.
+fn origins(addrs: &[HttpAddr]) -> String {
+    let own = addrs.iter().flat_map(|addr| [addr.local_url(), format!("http://localhost:{}", addr.port())]);
+    match std::env::var("AUTH_ORIGINS") {
+        Ok(all) if all == "*" => all,
+        listed => listed.into_iter().chain(own).collect::<Vec<_>>().join(","),
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Recipe {
     pub(crate) admin_token: String,
     /// Let clients in without a token.
     pub(crate) open_access: bool,
+    /// `AUTH_ORIGINS` of the nodes: pages of one node may go to another when theirs is gone.
+    pub(crate) origins: String,
     /// Show their logs, each line after the node's id.
     pub(crate) show_logs: bool,
 }
@@ -68,6 +70,7 @@ impl Nodes {
             .env("ADMIN_TOKEN", &recipe.admin_token)
             .env("HTTP_ADDR", addr.to_string())
             .env("CLUSTER_NODE_ID", &node_id)
+            .env("AUTH_ORIGINS", &recipe.origins)
             .env_remove("CLUSTER_ENDPOINT")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

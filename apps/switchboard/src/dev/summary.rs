@@ -30,6 +30,10 @@ pub(crate) fn summary(
     row("postgresql", postgres);
     row("DATABASE_URL", database_url);
     row("admin token", token);
+    if recipe.open_access {
+        let windows = urls.iter().take(2).map(|url| format!("{url}/demo"));
+        row("demo", &windows.collect::<Vec<_>>().join("  "));
+    }
     row("listen", &format!("{program} tail room:1 --url {last}"));
     row("publish", &format!("{program} publish room:1 message '{{\"text\":\"hi\"}}' --url {first}"));
     row("look", &format!("{program} nodes --url {first}"));
