@@ -12,7 +12,7 @@ use tokio::process::Command;
 use crate::node::{Cluster, TOKEN, binary};
 
 /// A dev cluster on free ports.
-async fn dev(arguments: &[&str]) -> Process {
+pub(crate) async fn dev(arguments: &[&str]) -> Process {
     dev_at("127.0.0.1:0", arguments).await
 }
 
@@ -46,7 +46,7 @@ fn gone(pid: i32) -> bool {
 fn urls(output: &str) -> Vec<String> {
     let mut urls: Vec<String> = output
         .split(|c: char| c.is_whitespace() || c == '│' || c == '|')
-        .filter(|word| word.starts_with("http://127.0.0.1:"))
+        .filter(|word| word.starts_with("http://127.0.0.1:") && !word.ends_with("/demo"))
         .map(|word| word.trim_end_matches(['/', '`']).to_owned())
         .collect();
     urls.sort();

@@ -8,6 +8,7 @@ mod clients;
 mod clocks;
 mod configuration;
 mod database;
+mod demo;
 mod dev;
 mod eviction;
 mod node;
