@@ -38,7 +38,7 @@ pub(crate) fn binary() -> &'static PathBuf {
 }
 
 /// Nodes that are kept from their processor for longer than the threshold are evicted, as they should be: a test that takes all of the
-/// machine runs alone.
+/// machine runs alone. No test has two clusters: the second would wait for whoever waits to be alone.
 static MACHINE: RwLock<()> = RwLock::const_new(());
 
 enum Machine {
