@@ -135,6 +135,23 @@ async fn dev_does_not_show_the_password_of_a_database_it_was_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn dev_says_what_it_waits_for_and_whose_database_that_is() {
+    let mut command = Command::new(binary());
+    command.args(["dev", "--http", "127.0.0.1:0", "--nodes", "2"]).stdin(Stdio::null());
+    command.env("DATABASE_URL", "postgres://nobody:secret@127.0.0.1:1/nothing").env_remove("ADMIN_TOKEN");
+    let mut dev = Process::start("dev", command);
+    dev.says("waits: starting: cannot use PostgreSQL yet").await;
+    assert!(
+        dev.output().contains("using postgres://nobody@127.0.0.1:1/nothing, as DATABASE_URL"),
+        "{}",
+        dev.output()
+    );
+    assert!(!dev.output().contains("secret"), "{}", dev.output());
+    dev.signal(Signal::SIGTERM);
+    assert_eq!(dev.wait(LONG).await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dev_that_others_can_reach_wants_its_token() {
     let mut dev = dev_at("0.0.0.0:0", &["--nodes", "1", "--admin-token", TOKEN]).await;
     let events = format!("{}/api/channels/room:1/events", urls(&dev.output())[0]);

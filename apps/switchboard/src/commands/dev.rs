@@ -150,9 +150,13 @@ impl Database {
     /// Takes the given one or starts a private one. `None` if the person at the terminal lost patience.
     async fn open(args: &Args, stop: &Stop) -> anyhow::Result<Option<Self>> {
         if let Some(url) = args.database_url.as_ref().and_then(|url| url.to_str()) {
+            let shown_url = Dsn::parse(url)?.to_string();
+            output::note(format_args!(
+                "using {shown_url}, as DATABASE_URL or --database-url says, and no private PostgreSQL"
+            ));
             return Ok(Some(Self {
                 url: url.to_owned(),
-                shown_url: Dsn::parse(url)?.to_string(),
+                shown_url,
                 description: "as given".to_owned(),
                 private: None,
             }));

@@ -32,6 +32,14 @@ impl Progress {
         self.0.pb_set_message(text);
     }
 
+    /// Says why it takes so long, also where no terminal shows how far it is.
+    pub(crate) fn explain(&self, text: &str) {
+        self.update(text);
+        if !stderr().is_terminal() {
+            output::note(text);
+        }
+    }
+
     /// Runs the step; the spinner goes with it.
     pub(crate) async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         work.instrument(self.0.clone()).await
