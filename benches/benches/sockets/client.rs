@@ -23,7 +23,8 @@ pub(crate) struct Client {
 impl Client {
     /// Connects. With `window`, the system keeps hardly more than so many bytes that were not read.
     pub(crate) fn open(address: SocketAddr, path: &str, window: Option<usize>) -> Self {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).expect("there are sockets");
+        let socket =
+            Socket::new(Domain::for_address(address), Type::STREAM, None).expect("there are sockets");
         if let Some(window) = window {
             socket.set_recv_buffer_size(window).expect("buffers can be small");
         }
@@ -68,7 +69,9 @@ impl Client {
         while !frame.is_empty() {
             match self.stream.write(frame) {
                 Ok(sent) => frame = &frame[sent..],
-                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_micros(100)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    thread::sleep(Duration::from_micros(100));
+                }
                 Err(error) => panic!("a connection broke: {error}"),
             }
         }

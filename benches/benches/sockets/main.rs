@@ -92,7 +92,13 @@ fn main() {
 
 fn idle(node: &Server, args: &Args) {
     let cost = idle::measure(node, args.idle, args.together, Duration::from_secs(args.idle_seconds));
-    println!("  {} clients, {} to a channel: {:.1} KiB and {:.2} us/s each", args.idle, args.together, cost.memory / 1024.0, cost.time);
+    println!(
+        "  {} clients, {} to a channel: {:.1} KiB and {:.2} us/s each",
+        args.idle,
+        args.together,
+        cost.memory / 1024.0,
+        cost.time
+    );
 }
 
 fn fan_out(node: &Server, args: &Args) {
@@ -115,7 +121,19 @@ fn fan_out(node: &Server, args: &Args) {
     }
     let [theirs, ours] = &figures;
     for (speech, [most, p50, p99]) in Speech::BOTH.into_iter().zip(&figures) {
-        println!("  {}: {} deliveries/s; at {} events/s p50 {} ms, p99 {} ms", speech.name(), most.show(0), args.rate, p50.show(1), p99.show(1));
+        println!(
+            "  {}: {} deliveries/s; at {} events/s p50 {} ms, p99 {} ms",
+            speech.name(),
+            most.show(0),
+            args.rate,
+            p50.show(1),
+            p99.show(1)
+        );
     }
-    println!("  x Socket.IO: {} deliveries/s, p50 {}, p99 {}", ours[0].over(&theirs[0]).show(2), ours[1].over(&theirs[1]).show(2), ours[2].over(&theirs[2]).show(2));
+    println!(
+        "  x Socket.IO: {} deliveries/s, p50 {}, p99 {}",
+        ours[0].over(&theirs[0]).show(2),
+        ours[1].over(&theirs[1]).show(2),
+        ours[2].over(&theirs[2]).show(2)
+    );
 }

@@ -10,7 +10,8 @@ use super::process::Server;
 pub(crate) fn start() -> Server {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("compare/socket-io");
     if !directory.join("node_modules").exists() {
-        let npm = Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(&directory).status();
+        let npm =
+            Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(&directory).status();
         assert!(npm.is_ok_and(|status| status.success()), "the comparison needs Node.js and npm");
     }
     let mut command = Command::new("node");

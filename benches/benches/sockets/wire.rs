@@ -36,11 +36,11 @@ fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
     match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
         (Ok(length @ ..=125), _) => frame.push(MASKED | length),
         (_, Ok(length)) => {
-            frame.push(MASKED | 126);
+            frame.push(MASKED | 0x7e);
             frame.extend(length.to_be_bytes());
         }
         _ => {
-            frame.push(MASKED | 127);
+            frame.push(MASKED | 0x7f);
             frame.extend((payload.len() as u64).to_be_bytes());
         }
     }
@@ -54,7 +54,9 @@ fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
 pub(crate) fn read(bytes: &[u8]) -> Option<(Message<'_>, usize)> {
     let (head, rest) = bytes.split_first_chunk::<2>()?;
     let (length, rest) = match head[1] {
-        126 => rest.split_first_chunk().map(|(length, rest)| (usize::from(u16::from_be_bytes(*length)), rest))?,
+        126 => {
+            rest.split_first_chunk().map(|(length, rest)| (usize::from(u16::from_be_bytes(*length)), rest))?
+        }
         127 => rest
             .split_first_chunk()
             .map(|(length, rest)| (usize::try_from(u64::from_be_bytes(*length)).expect("fits"), rest))?,
