@@ -195,7 +195,7 @@ row('httpSend delivers bytes', [{ success: true }, ['broadcast', 'hello', [0, 12
   const box = heard(other);
   return [await one.httpSend('hello', bytes(0, 127, 255)), await box.next()];
 });
-row('httpSend without the right is refused', 'Forbidden', () =>
+row('httpSend without the right is refused', 'this needs the right `publish` in this channel', () =>
   connect({ apikey: listener }).channel(room()).httpSend('hello', {}).catch((error) => error.message));
 row('send without a subscription goes by HTTP', ['ok', ['broadcast', 'hello', { n: 1 }]], async () => {
   const topic = room();

@@ -39,22 +39,30 @@ impl Gateway {
     /// What the token of a request is worth.
     ///
     /// It is taken from `Authorization: Bearer …`, the header `apikey`, or the query's `token` or `apikey`, in this order: the first that
-    /// is there counts, whatever it is worth. The admin token opens nothing from a URL, which others log.
+    /// is there and not empty counts, whatever it is worth. The admin token opens nothing from a URL, which others log.
     pub(crate) fn authenticate(&self, headers: &HeaderMap, uri: &Uri) -> Result<Grant, AuthError> {
-        if let Some(token) = bearer(headers) {
-            return if self.is_admin(token) { Ok(Grant::everything()) } else { self.verify(token) };
+        let key = headers.get(API_KEY).map(|key| key.as_bytes().trim_ascii()).filter(|key| !key.is_empty());
+        if let Some(token) = bearer(headers).or(key) {
+            return self.verify(token);
         }
-        if let Some(token) = headers.get(API_KEY) {
-            return self.verify(token.as_bytes());
+        let invalid = |reason: &str| AuthError::Invalid(reason.to_owned());
+        let Query(query) =
+            Query::<InUrl>::try_from_uri(uri).map_err(|_| invalid("the query holds more than one"))?;
+        let mut tokens = [query.token, query.apikey].into_iter().flatten().filter(|token| !token.is_empty());
+        let token = tokens.next().ok_or(AuthError::Missing)?;
+        if self.is_admin(token.as_bytes()) {
+            return Err(invalid(
+                "the admin token must not be in a URL, which others log: send it in a header",
+            ));
         }
-        let Query(query) = Query::<InUrl>::try_from_uri(uri)
-            .map_err(|_| AuthError::Invalid("the query holds more than one".to_owned()))?;
-        let token = query.token.or(query.apikey).ok_or(AuthError::Missing)?;
         self.verify(token.as_bytes())
     }
 
-    /// What a client's token is worth now, however it came.
+    /// What a token is worth now, however it came, but from a URL.
     pub(crate) fn verify(&self, token: &[u8]) -> Result<Grant, AuthError> {
+        if self.is_admin(token) {
+            return Ok(Grant::everything());
+        }
         let invalid = |reason: &str| AuthError::Invalid(reason.to_owned());
         let Some(verifier) = &self.config().verifier else {
             return Err(invalid("it is not this node's admin token, and there are no keys for others"));

@@ -14,6 +14,7 @@ use crate::state::{Gateway, Services};
 
 /// The body of the batch form.
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Batch<'a> {
     #[serde(borrow)]
     messages: Vec<Message<'a>>,
@@ -21,6 +22,7 @@ struct Batch<'a> {
 
 /// A message of the batch form. Channels need rights here, whether or not a client calls them private.
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Message<'a> {
     topic: Channel,
     event: EventName,
@@ -29,7 +31,11 @@ struct Message<'a> {
 }
 
 /// `POST …/api/broadcast`: all of them, or none if one may not be sent.
-pub(crate) async fn batch(State(gateway): State<Gateway>, request: Request) -> Result<StatusCode, Problem> {
+pub(crate) async fn batch(gateway: State<Gateway>, request: Request) -> Result<StatusCode, Problem> {
+    publish_all(gateway, request).await.map_err(Problem::with_message)
+}
+
+async fn publish_all(State(gateway): State<Gateway>, request: Request) -> Result<StatusCode, Problem> {
     let grant = gateway.admit_client(request.headers(), request.uri())?;
     let services = gateway.ready().map_err(Problem::unavailable)?;
     let body = request::json(request, gateway.config().body_limit()).await?;
@@ -53,6 +59,14 @@ pub(crate) async fn batch(State(gateway): State<Gateway>, request: Request) -> R
 
 /// `POST …/api/broadcast/{topic}/events/{event}`: the body is the payload, JSON or bytes.
 pub(crate) async fn one(
+    gateway: State<Gateway>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    request: Request,
+) -> Result<StatusCode, Problem> {
+    publish_one(gateway, path, request).await.map_err(Problem::with_message)
+}
+
+async fn publish_one(
     State(gateway): State<Gateway>,
     path: Result<Path<(String, String)>, PathRejection>,
     request: Request,

@@ -71,14 +71,15 @@ impl Switch {
     }
 }
 
-/// Serves `stream` until the client has gone, took too long, or `stop`.
+/// Serves `stream` until the client has gone, took too long, or `stop`. Or until a request has switched it to another protocol: then the
+/// answer is how it goes on, for a task of its own, so that what HTTP needed is given back.
 pub(crate) async fn attend(
     stream: TcpStream,
     router: Router,
     bounds: Bounds,
     seat: &Arc<Seat>,
     stop: CancellationToken,
-) {
+) -> Option<BoxFuture<'static, ()>> {
     // Events are small and waited for. A socket that refuses is merely slower.
     let _ = stream.set_nodelay(true);
     let router = TowerToHyperService::new(router);
@@ -121,19 +122,18 @@ pub(crate) async fn attend(
             _ = poll_fn(|context| connection.poll_without_shutdown(context)) => {}
             () = overdue => {}
         }
-        return;
+        return None;
     }
     let protocol = switch.0.lock().take();
     if let Some(protocol) = protocol {
-        // No longer idle, whatever is not said on it.
-        let Some(_busy) = seat.rise() else { return };
-        let parts = connection.into_parts();
-        protocol(parts.io.into_inner(), parts.read_buf).await;
-    } else {
-        let closed = close(connection.into_parts().io.into_inner(), bounds.linger);
-        // No time for courtesies when the server stops.
-        let _ = stop.run_until_cancelled(closed).await;
+        // Never idle again, whatever is not said on it.
+        let parts = seat.leave().then(|| connection.into_parts())?;
+        return Some(protocol(parts.io.into_inner(), parts.read_buf));
     }
+    let closed = close(connection.into_parts().io.into_inner(), bounds.linger);
+    // No time for courtesies when the server stops.
+    let _ = stop.run_until_cancelled(closed).await;
+    None
 }
 
 /// Closes without taking the last answer away: a socket that is closed while it has something to read is reset, and then the

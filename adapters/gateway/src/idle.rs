@@ -106,9 +106,14 @@ impl Seat {
 
     /// Begins a request. The connection is idle again when the answer is dropped. `None` if it was dismissed.
     pub(crate) fn rise(self: &Arc<Self>) -> Option<Busy> {
+        self.leave().then(|| Busy(Arc::clone(self)))
+    }
+
+    /// Is not idle any more, for good. False if it was dismissed.
+    pub(crate) fn leave(&self) -> bool {
         self.get_up();
         // Nobody can be dismissed any more who was not by now.
-        (!self.dismissed.is_cancelled()).then(|| Busy(Arc::clone(self)))
+        !self.dismissed.is_cancelled()
     }
 
     fn sit_down(&self) {

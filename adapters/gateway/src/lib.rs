@@ -38,11 +38,12 @@
 //!
 //! # Access
 //!
-//! The admin token opens the admin and channel routes, as `Authorization: Bearer …` and never in a URL. A client's token (see [`auth`]) opens
-//! channel routes: with the right `publish` for ephemeral events, `durable` for durable ones, `subscribe` for history and streams. It may
-//! come as `Authorization: Bearer …`, in the header `apikey`, or in the query as `token` or `apikey`, for clients that cannot set headers.
-//! A socket may also bring it as a sub-protocol, as `phoenix` does, and in messages. A stream ends when its token does, and says `expired` first. Rights are looked up under the exact name of the channel, and nobody
-//! has any in the cluster's own, whose names start with `$switchboard`. With [`GatewayConfig::open_access`] the channel routes need no token.
+//! The admin token opens the admin routes, as `Authorization: Bearer …`, and every channel, wherever a token may come but in a URL. A client's
+//! token (see [`auth`]) opens channel routes: with the right `publish` for ephemeral events, `durable` for durable ones, `subscribe` for history and
+//! streams. It may come as `Authorization: Bearer …`, in the header `apikey`, or in the query as `token` or `apikey`, for clients that cannot set
+//! headers: the first in this order that is not empty counts, whatever it is worth. A socket may also bring it as a sub-protocol, as `phoenix`
+//! does, which counts before all of these, and in messages. A stream ends when its token does, and says `expired` first. Rights are looked up
+//! under the exact name of the channel, and nobody has any in the cluster's own, whose names start with `$switchboard`. With [`GatewayConfig::open_access`] the channel routes need no token.
 //!
 //! Web pages of a foreign origin are refused unless [`Origins`] lists theirs; those get CORS headers on the channel routes. And a publish
 //! needs `Content-Type: application/json`, and open access a `Host` that is no name of somebody else's, so that no other page can read from

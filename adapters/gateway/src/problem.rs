@@ -17,11 +17,12 @@ pub(crate) struct Problem {
     detail: String,
     member: Option<(&'static str, String)>,
     header: Option<(HeaderName, &'static str)>,
+    message: bool,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), member: None, header: None }
+        Self { status, detail: detail.into(), member: None, header: None, message: false }
     }
 
     /// The node cannot do it now; another one may, or this one later.
@@ -48,6 +49,12 @@ impl Problem {
         self
     }
 
+    /// Repeats the detail as `message`, which clients of Supabase show.
+    pub(crate) fn with_message(mut self) -> Self {
+        self.message = true;
+        self
+    }
+
     /// Adds one header.
     pub(crate) fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
         self.header = Some((name, value));
@@ -64,6 +71,9 @@ impl IntoResponse for Problem {
         });
         if let Some((member, value)) = self.member {
             body[member] = value.into();
+        }
+        if self.message {
+            body["message"] = body["detail"].clone();
         }
         let mut response = (self.status, Json(body)).into_response();
         let headers = response.headers_mut();

@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use axum::Router;
+use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
@@ -35,6 +36,9 @@ impl Gateway {
     }
 }
 
+/// A connection ends, or goes on as something else.
+type Connections = JoinSet<Option<BoxFuture<'static, ()>>>;
+
 async fn run(
     listener: TcpListener,
     router: Router,
@@ -43,7 +47,7 @@ async fn run(
     stop: &CancellationToken,
     patience: Duration,
 ) {
-    let (mut connections, idle) = (JoinSet::new(), Idle::new(bounds.chance));
+    let (mut connections, idle) = (Connections::new(), Idle::new(bounds.chance));
     // Accepted, but there is no place for it yet. Whoever comes after it waits in the kernel.
     let mut newcomer = None;
     loop {
@@ -52,13 +56,13 @@ async fn run(
             let (seat, router, stop) = (idle.seat(), router.clone(), stop.clone());
             connections.spawn(async move {
                 let attended = connection::attend(stream, router, bounds, &seat, stop);
-                seat.dismissed().run_until_cancelled(attended).await;
+                seat.dismissed().run_until_cancelled(attended).await.flatten()
             });
         }
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            Some(ended) = connections.join_next() => report(ended),
+            Some(ended) = connections.join_next() => go_on(&mut connections, ended),
             () = idle.somebody(), if newcomer.is_some() => {}
             accepted = listener.accept(), if newcomer.is_none() => match accepted {
                 Ok((stream, _)) => newcomer = Some(stream),
@@ -74,7 +78,7 @@ async fn run(
     drop(listener);
     let finished = async {
         while let Some(ended) = connections.join_next().await {
-            report(ended);
+            go_on(&mut connections, ended);
         }
     };
     if timeout(patience, finished).await.is_err() {
@@ -89,11 +93,18 @@ fn is_of_the_client(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-fn report(ended: Result<(), JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        error!(%error, "an HTTP connection ended in a panic");
+/// Lets a connection go on as something else, if it has not ended.
+fn go_on(connections: &mut Connections, ended: Result<Option<BoxFuture<'static, ()>>, JoinError>) {
+    match ended {
+        Ok(None) => {}
+        Ok(Some(other)) => {
+            connections.spawn(async move {
+                other.await;
+                None
+            });
+        }
+        Err(error) if error.is_panic() => error!(%error, "an HTTP connection ended in a panic"),
+        Err(_cancelled) => {}
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 use time::OffsetDateTime;
 
-use crate::types::{Channel, ChannelPattern, Invalid};
+use crate::types::{Channel, ChannelPattern, Invalid, PresenceKey};
 
 /// What one may do in a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,6 +58,8 @@ pub struct Grant {
     pub subject: Option<String>,
     /// The moment from which on it is worth nothing, any leeway included. `None`: never.
     pub expires: Option<OffsetDateTime>,
+    /// The only presence key that it lets its holder be seen under. `None`: any, so that a key says nothing about who it is.
+    pub presence_key: Option<PresenceKey>,
     /// The rights in the channels that a pattern chooses. Patterns add up.
     pub channels: Vec<(ChannelPattern, Vec<Right>)>,
 }
@@ -65,7 +67,12 @@ pub struct Grant {
 impl Grant {
     /// Every right in every channel, for ever: an administrator's.
     pub fn everything() -> Self {
-        Self { subject: None, expires: None, channels: vec![(ChannelPattern::any(), Right::ALL.to_vec())] }
+        Self {
+            subject: None,
+            expires: None,
+            presence_key: None,
+            channels: vec![(ChannelPattern::any(), Right::ALL.to_vec())],
+        }
     }
 
     /// Whether it includes `right` in `channel`. Time is not considered: see [`has_expired`](Self::has_expired).
@@ -104,7 +111,7 @@ pub enum AuthError {
     #[error("the token is not valid yet")]
     NotYetValid,
     /// Whoever it is must not do this. Repeating it does not help.
-    #[error("this needs the right to {right} in this channel")]
+    #[error("this needs the right `{right}` in this channel")]
     Forbidden {
         /// The right that is missing.
         right: Right,
@@ -132,7 +139,7 @@ mod tests {
 
     fn grant(pattern: &str, rights: &[Right]) -> Grant {
         let channels = vec![(ChannelPattern::parse(pattern).unwrap(), rights.to_vec())];
-        Grant { subject: None, expires: None, channels }
+        Grant { subject: None, expires: None, presence_key: None, channels }
     }
 
     fn allows(grant: &Grant, channel: &str, right: Right) -> bool {

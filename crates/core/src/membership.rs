@@ -13,18 +13,19 @@ use crate::types::{Identity, NodeId};
 pub struct Membership {
     me: Identity,
     peers: Vec<Member>,
+    has_joined: bool,
 }
 
 impl Membership {
     /// The view of a node that knows nobody yet.
     pub fn alone(me: Identity) -> Self {
-        Self { me, peers: Vec::new() }
+        Self { me, peers: Vec::new(), has_joined: false }
     }
 
     /// The view that a read of the registry gives; `members` in the registry's order.
     pub fn new(me: Identity, mut members: Vec<Member>) -> Self {
         members.retain(|member| member.identity.node_id != me.node_id);
-        Self { me, peers: members }
+        Self { me, peers: members, has_joined: true }
     }
 
     /// This node.
@@ -35,6 +36,11 @@ impl Membership {
     /// Everybody else, in the registry's order.
     pub fn peers(&self) -> &[Member] {
         &self.peers
+    }
+
+    /// Whether the registry has told who is there; until then nobody is known.
+    pub fn has_joined(&self) -> bool {
+        self.has_joined
     }
 
     /// Number of nodes, this one included.

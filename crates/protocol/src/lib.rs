@@ -31,6 +31,10 @@
 //! to version 1, and, for `phoenix`, in durable events. Published in exactly this spelling, by whomever, they reach clients that take binary
 //! frames as an `ArrayBuffer`.
 //!
+//! What is said in a topic before its join is answered is kept and done after it, in order. The topic `phoenix` is the socket's own, so the channel
+//! of that name cannot be joined by `phoenix`. Clients are seen under the `presence.key` that they choose, or one of the socket's own; the server
+//! does not compare it with who they are, unless the token binds it ([`presence_key`](switchboard_core::access::Grant::presence_key)).
+//!
 //! `phx_*`, `switchboard:*`, `presence_state` and `presence_diff` are words of the server: clients of `phoenix` cannot publish under these names,
 //! and receive events that somebody else did publish under them with `switchboard:` in front. `access_token`, `presence` and `publish` never
 //! become events by a bare push; `publish` with `{"event": "publish"}` makes one.

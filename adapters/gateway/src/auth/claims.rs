@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use switchboard_core::access::{AuthError, Grant, Right};
-use switchboard_core::types::ChannelPattern;
+use switchboard_core::types::{ChannelPattern, PresenceKey};
 use time::OffsetDateTime;
 
 /// What a genuine token must claim to be accepted.
@@ -36,6 +36,7 @@ pub(super) struct Claims {
     iss: Option<Value>,
     exp: Option<Value>,
     nbf: Option<Value>,
+    presence_key: Option<Value>,
     channels: Option<Value>,
 }
 
@@ -54,13 +55,20 @@ impl Rules {
             Some(Value::String(subject)) => Some(subject),
             Some(_) => return invalid("its `sub` must be a string"),
         };
+        let presence_key = match claims.presence_key {
+            None => None,
+            Some(Value::String(key)) => {
+                Some(PresenceKey::parse(&key).map_err(|error| AuthError::Invalid(error.to_string()))?)
+            }
+            Some(_) => return invalid("its `presence_key` must be a string"),
+        };
         let channels = claims.channels.map_or_else(|| Ok(Vec::new()), channels)?;
         let expires = self.expiry(claims.exp.as_ref())?;
         let begins = claims.nbf.as_ref().map(|nbf| time("nbf", nbf)).transpose()?;
         if begins.is_some_and(|begins| now.saturating_add(self.signed_leeway()) < begins) {
             return Err(AuthError::NotYetValid);
         }
-        let grant = Grant { subject, expires, channels };
+        let grant = Grant { subject, expires, presence_key, channels };
         if grant.has_expired(now) { Err(AuthError::Expired) } else { Ok(grant) }
     }
 
@@ -156,6 +164,16 @@ mod tests {
             }
             let nbf = judge(&rules, json!({"exp": NOW + 1000.0, "nbf": NOW + ago}));
             assert_eq!(nbf.is_ok(), ago <= leeway, "nbf in {ago} s with a leeway of {leeway} s");
+        }
+    }
+
+    #[test]
+    fn a_token_may_bind_its_holder_to_one_presence_key() {
+        let key = |key: Value| judge(&Rules::default(), json!({"exp": NOW + 1.0, "presence_key": key}));
+        assert_eq!(key(json!("alice")).unwrap().presence_key.unwrap().as_str(), "alice");
+        assert_eq!(judge(&Rules::default(), json!({"exp": NOW + 1.0})).unwrap().presence_key, None);
+        for wrong in [json!(""), json!(1), json!(["alice"]), json!("a\nb")] {
+            assert_eq!(key(wrong.clone()).unwrap_err().kind(), "invalid", "{wrong}");
         }
     }
 

@@ -102,7 +102,7 @@ impl Conversation {
     }
 
     /// Serves the socket until it ends. `early`: what the client sent before it was answered.
-    pub(super) async fn run(mut self, stream: TcpStream, early: Bytes) {
+    pub(super) async fn run(mut self: Box<Self>, stream: TcpStream, early: Vec<u8>) {
         let limits = self.gateway.config().sockets.limits;
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
@@ -110,7 +110,7 @@ impl Conversation {
             .max_message_size(Some(limits.message_bytes))
             .max_frame_size(Some(limits.message_bytes));
         let mut socket =
-            WebSocketStream::from_partially_read(stream, early.to_vec(), Role::Server, Some(config)).await;
+            WebSocketStream::from_partially_read(stream, early, Role::Server, Some(config)).await;
         let end = self.serve(&mut socket).await;
         // Whoever is gone is shown for a moment longer, and its subscriptions are of no use.
         drop(self);
@@ -402,7 +402,8 @@ async fn part(mut socket: Socket, End(code, reason): End) {
         let _ = socket.close(Some(frame)).await;
         let stream = socket.get_mut();
         stream.shutdown().await?;
-        let mut scrap = [0; 4096];
+        // Not in the future: that would take the room for as long as the socket is open.
+        let mut scrap = vec![0; 4096];
         while stream.read(&mut scrap).await? > 0 {}
         Ok::<_, std::io::Error>(())
     };

@@ -3,8 +3,10 @@
 //! Invariant: history comes before live events and without a seam, which is the durable bus's promise; what was stored before the join is marked
 //! as replayed.
 
+use std::sync::Arc;
+
 use futures::stream::BoxStream;
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use switchboard_core::ports::{DurableItem, EphemeralItem, History, StartFrom};
 use switchboard_core::presence::PresenceItem;
 use switchboard_core::types::{Channel, Position};
@@ -58,7 +60,12 @@ async fn begin(services: &Services, subscribe: &Subscribe) -> Result<BoxStream<'
     if !subscribe.presence {
         return Ok(events.boxed());
     }
-    let presence = services.presence.subscribe(channel).map(Item::Presence);
+    let (presence, channel) = (Arc::clone(&services.presence), channel.clone());
+    let presence = async move {
+        presence.settled().await;
+        presence.subscribe(&channel).map(Item::Presence)
+    };
+    let presence = presence.flatten_stream();
     Ok(stream::select(events, ending(presence)).boxed())
 }
 

@@ -59,7 +59,8 @@ impl Handshake {
         let token = token
             .map(|text| BASE64.decode(text.replace('-', "+").replace('_', "/")))
             .transpose()
-            .map_err(|_| bad("the token in Sec-WebSocket-Protocol must be base64"))?;
+            .map_err(|_| bad("the token in Sec-WebSocket-Protocol must be base64"))?
+            .filter(|token| !token.is_empty());
         Ok(Self { accept, protocol: Some(PHOENIX), token })
     }
 }

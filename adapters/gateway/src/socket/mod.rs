@@ -101,8 +101,9 @@ fn open(
         let detail = "WebSockets are served by this crate's own server alone";
         return Err(Problem::new(StatusCode::NOT_IMPLEMENTED, detail));
     };
-    let conversation = Conversation::new(gateway.clone(), dialect, version, access, present);
-    switch.to(|stream, early| Box::pin(conversation.run(stream, early)));
+    let conversation = Box::new(Conversation::new(gateway.clone(), dialect, version, access, present));
+    // Copied, so that the buffer is given back that it was read into.
+    switch.to(|stream, early| Box::pin(conversation.run(stream, early.to_vec())));
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
     let answer = response.headers_mut();
     answer.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));

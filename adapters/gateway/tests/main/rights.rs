@@ -72,7 +72,7 @@ async fn a_refusal_says_what_is_missing_to_people_and_programs() {
             403,
             "forbidden",
             "Bearer error=\"insufficient_scope\"",
-            "the right to subscribe",
+            "the right `subscribe`",
         ),
         (Some(expiring(&json!({}), -1.0)), 401, "expired", "Bearer error=\"invalid_token\"", "has expired"),
         (Some("x.y.z".to_owned()), 401, "invalid", "Bearer error=\"invalid_token\"", "not valid"),
@@ -139,8 +139,17 @@ async fn a_token_comes_in_whatever_way_the_client_can_send_it() {
     // What opens everything is for headers alone: URLs are in everybody's logs.
     for query in ["token", "apikey"] {
         let url = format!("{}?{query}={TOKEN}", server.events("room:1"));
-        assert_eq!(server.client.get(url).send().await.unwrap().status(), 401);
+        let (status, problem) = answer(server.client.get(url).send().await.unwrap()).await;
+        assert_eq!((status, problem["reason"].as_str()), (401, Some("invalid")), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("send it in a header"), "{problem}");
     }
+    let request = server.client.get(server.events("room:1")).header("apikey", TOKEN);
+    assert_eq!(request.send().await.unwrap().status(), 200);
+    // An empty token is none.
+    let request =
+        server.client.get(format!("{}?token=&apikey=", server.events("room:1"))).header("apikey", "");
+    let (status, problem) = answer(request.send().await.unwrap()).await;
+    assert_eq!((status, problem["reason"].as_str()), (401, Some("missing")), "{problem}");
 }
 
 #[tokio::test]

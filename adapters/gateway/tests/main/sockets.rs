@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::client::Client;
-use crate::server::{Server, config};
+use crate::server::{Server, TOKEN, config};
 use crate::tokens::{expiring, token, with_leeway, with_tokens};
 
 const SOCKET: &str = "/socket/websocket?vsn=2.0.0";
@@ -337,7 +337,7 @@ async fn b114_a_foreign_page_opens_no_socket() {
 async fn b116_those_who_come_all_at_once_are_let_in_at_a_rate() {
     let opening = Rate { per_second: 1, burst: 5 };
     let server = Server::start(with_sockets(SocketConfig { opening, ..SocketConfig::default() })).await;
-    let header = format!("authorization: Bearer {}\r\n", crate::server::TOKEN);
+    let header = format!("authorization: Bearer {TOKEN}\r\n");
     let all = join_all((0..20).map(|_| Client::try_open(&server, SOCKET, &header))).await;
     let refused: Vec<_> = all.iter().filter_map(|opened| opened.as_ref().err()).collect();
     assert!((13..=15).contains(&refused.len()), "{}", refused.len());
@@ -434,6 +434,28 @@ async fn b128_a_token_may_come_as_a_sub_protocol_which_is_not_repeated() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
         assert!(!answer.contains(&encoded), "{answer}");
     }
+    // An empty one is none, and leaves the say to others.
+    let none = "sec-websocket-protocol: phoenix, base64url.bearer.phx.\r\n";
+    let mut client = Client::try_open(&server, &format!("{SOCKET}&token={token}"), none).await.unwrap();
+    client.join("room:1", json!({})).await;
+}
+
+#[tokio::test]
+async fn the_admin_token_opens_a_socket_from_anywhere_but_a_url() {
+    let server = Server::start(with_tokens()).await;
+    let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD_NO_PAD, TOKEN);
+    for header in [
+        format!("authorization: Bearer {TOKEN}\r\n"),
+        format!("apikey: {TOKEN}\r\n"),
+        format!("sec-websocket-protocol: phoenix, base64url.bearer.phx.{encoded}\r\n"),
+    ] {
+        let mut client = Client::try_open(&server, SOCKET, &header).await.unwrap();
+        client.join("room:1", json!({})).await;
+    }
+    let mut client = Client::try_open(&server, SOCKET, "").await.unwrap();
+    client.join("room:1", json!({"access_token": TOKEN})).await;
+    let refused = Client::try_open(&server, &format!("{SOCKET}&token={TOKEN}"), "").await.err().unwrap();
+    assert!(refused.starts_with("HTTP/1.1 401") && refused.contains("send it in a header"), "{refused}");
 }
 
 #[tokio::test]
@@ -481,7 +503,7 @@ async fn sockets_and_streams_leave_room_for_requests() {
     for _ in 0..18 {
         open.push(Client::admin(&server).await);
     }
-    let header = format!("authorization: Bearer {}\r\n", crate::server::TOKEN);
+    let header = format!("authorization: Bearer {TOKEN}\r\n");
     let answer = Client::try_open(&server, SOCKET, &header).await.err().unwrap();
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
     assert_eq!(server.get("/readyz").await.0, 200);
@@ -497,7 +519,7 @@ async fn what_is_no_handshake_is_answered_as_http() {
     let server = Server::start(config()).await;
     let (status, problem) = server.get("/socket/websocket?vsn=2.0.0").await;
     assert_eq!(status, 426, "{problem}");
-    let header = format!("authorization: Bearer {}\r\n", crate::server::TOKEN);
+    let header = format!("authorization: Bearer {TOKEN}\r\n");
     let answer = Client::try_open(&server, "/socket/websocket?vsn=3.0.0", &header).await.err().unwrap();
     assert!(answer.starts_with("HTTP/1.1 422") && answer.contains("1.0.0 or 2.0.0"), "{answer}");
 }

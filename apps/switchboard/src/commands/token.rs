@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use switchboard_core::access::Right;
-use switchboard_core::types::{ChannelPattern, Invalid};
+use switchboard_core::types::{ChannelPattern, Invalid, PresenceKey};
 use switchboard_gateway::auth::Signer;
 use time::OffsetDateTime;
 
@@ -35,6 +35,10 @@ pub(crate) struct Args {
     /// they may do, such as room:*=subscribe,publish. May be given several times.
     #[arg(long, value_name = "PATTERN=RIGHTS")]
     channel: Vec<Rights>,
+
+    /// The key that its holder is seen under where it is present. Without one, it chooses.
+    #[arg(long, value_name = "KEY")]
+    presence_key: Option<PresenceKey>,
 
     /// How long it is good for, from 1s to 87600h.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = lifetime)]
@@ -75,6 +79,8 @@ struct Claims<'a> {
     aud: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     iss: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    presence_key: Option<&'a str>,
     channels: BTreeMap<&'a str, Vec<&'static str>>,
 }
 
@@ -87,6 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         exp: (now + args.expires_in).unix_timestamp(),
         aud: read(AUDIENCE, args.aud.as_ref()).transpose()?,
         iss: read(ISSUER, args.iss.as_ref()).transpose()?,
+        presence_key: args.presence_key.as_ref().map(PresenceKey::as_str),
         channels: BTreeMap::new(),
     };
     for Rights { pattern, rights } in &args.channel {

@@ -11,6 +11,7 @@ use super::setting::{ConfigError, Setting, integer};
 
 pub(crate) const HTTP_ADDR: Setting = Setting::new("HTTP_ADDR", "--http-addr");
 pub(crate) const ADMIN_TOKEN: Setting = Setting::new("ADMIN_TOKEN", "--admin-token");
+const HTTP_MAX_CONNECTIONS: Setting = Setting::new("HTTP_MAX_CONNECTIONS", "--http-max-connections");
 const DURABLE_MAX_BYTES: Setting = Setting::new("DURABLE_MAX_BYTES", "--durable-max-bytes");
 
 /// An admin token below this can be guessed.
@@ -37,6 +38,17 @@ pub(crate) struct HttpArgs {
     #[arg(long, env = "ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     admin_token: Option<OsString>,
 
+    /// HTTP connections at once, sockets and streams among them: 10 to 1000000. Each is an open file; what does not fit into the hard
+    /// limit (`ulimit -Hn`) is left out, with a warning. A tenth, at most a hundred, is kept for short requests: a full node can be probed.
+    #[arg(
+        long,
+        env = "HTTP_MAX_CONNECTIONS",
+        hide_env_values = true,
+        value_name = "COUNT",
+        default_value = "12000"
+    )]
+    http_max_connections: OsString,
+
     /// Largest payload of a durable event, in bytes: 1024 to 16777216. (Ephemeral events: 65536, always.)
     #[arg(
         long,
@@ -53,6 +65,7 @@ pub(crate) struct HttpArgs {
 pub(crate) struct HttpConfig {
     pub(crate) addr: HttpAddr,
     pub(crate) admin_token: Option<AdminToken>,
+    pub(crate) max_connections: usize,
     pub(crate) limits: PayloadLimits,
 }
 
@@ -71,6 +84,8 @@ impl HttpArgs {
                 .admin_token
                 .map(|token| ADMIN_TOKEN.parse_secret(&token, AdminToken::parse))
                 .transpose()?,
+            max_connections: HTTP_MAX_CONNECTIONS
+                .parse(&self.http_max_connections, |text| integer(text, 10, 1_000_000))?,
             limits: PayloadLimits { durable, ..defaults },
         })
     }

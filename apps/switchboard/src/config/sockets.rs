@@ -69,15 +69,16 @@ pub(crate) struct SocketArgs {
     )]
     ws_auth_timeout: OsString,
 
-    /// Silence of a client after which it is pinged, up to 1h; after two and a half times as long it is given up (4408).
+    /// Silence of a client after which it is pinged, up to 1h; after half as long again it is given up (4408).
     ///
-    /// Keep it below half of what load balancers allow for idle connections.
+    /// Keep it below what load balancers allow for idle connections, and above what clients let pass between heartbeats (25 or 30 s): then
+    /// these cost nothing more.
     #[arg(
         long,
         env = "WS_PING_AFTER",
         hide_env_values = true,
         value_name = "DURATION",
-        default_value = "22s"
+        default_value = "40s"
     )]
     ws_ping_after: OsString,
 
@@ -111,7 +112,7 @@ impl SocketArgs {
                 messages: rate(WS_MESSAGE_RATE, &self.ws_message_rate, 2)?,
                 unauthenticated: time(WS_AUTH_TIMEOUT, &self.ws_auth_timeout)?,
                 ping_after,
-                idle: ping_after.mul_f64(2.5),
+                idle: ping_after.mul_f64(1.5),
                 ..Limits::default()
             },
             opening: rate(WS_OPEN_RATE, &self.ws_open_rate, 2)?,

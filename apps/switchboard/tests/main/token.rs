@@ -47,7 +47,14 @@ fn rights(keys: Keys, token: &str, channel: &str) -> Vec<Right> {
 #[test]
 fn a_token_says_who_may_do_what_and_for_how_long() {
     let mut command = switchboard(&["token", "--sub", "alice", "--expires-in", "90m"]);
-    command.args(["--channel", "room:*=subscribe,publish", "--channel", "audit=durable"]);
+    command.args([
+        "--channel",
+        "room:*=subscribe,publish",
+        "--channel",
+        "audit=durable",
+        "--presence-key",
+        "a",
+    ]);
     let output = run(command.args(["--channel", "room:*=presence"]).env("AUTH_JWT_SECRET", SECRET));
     assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
     let printed = stdout(&output);
@@ -62,6 +69,7 @@ fn a_token_says_who_may_do_what_and_for_how_long() {
         (&claims["sub"], &claims["aud"], &claims["iss"]),
         (&json!("alice"), &json!(null), &json!(null))
     );
+    assert_eq!(claims["presence_key"], "a");
     assert_eq!(claims["exp"].as_u64().unwrap() - claims["iat"].as_u64().unwrap(), 90 * 60);
     let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     assert!(age - claims["iat"].as_u64().unwrap() < Duration::from_mins(1).as_secs());

@@ -29,6 +29,7 @@ pub(super) struct Shared {
     replica: Mutex<Replica>,
     changed: Notify,
     stopped: AtomicBool,
+    settled: watch::Sender<bool>,
     pub(super) fanout: Fanout<Arc<PresenceDiff>>,
 }
 
@@ -46,6 +47,7 @@ impl Shared {
             replica: Mutex::new(replica),
             changed: Notify::new(),
             stopped: AtomicBool::new(false),
+            settled: watch::Sender::new(false),
             fanout: Fanout::new(MAILBOX),
         });
         for (name, read) in [
@@ -86,14 +88,25 @@ impl Shared {
         self.stopped.load(Ordering::Relaxed)
     }
 
+    /// Returns when this node knows what its peers had when it joined, or when that will not happen.
+    pub(super) async fn settled(&self) {
+        let mut settled = self.settled.subscribe();
+        // The sender lives as long as this.
+        let _ = settled.wait_for(|settled| *settled).await;
+    }
+
     pub(super) fn close(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+        self.settled.send_replace(true);
         self.fanout.close();
     }
 
     fn step(&self) -> (Output, Instant) {
         let mut replica = self.replica.lock();
         let output = replica.step(Instant::now().into_std());
+        if replica.has_settled() {
+            self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
+        }
         (output, Instant::from_std(replica.wake_at()))
     }
 
@@ -166,7 +179,12 @@ impl Driver {
     fn look_around(&mut self) {
         let view = Arc::clone(&self.membership.borrow_and_update());
         let members = view.peers().iter().map(|member| &member.identity);
-        self.shared.replica.lock().members(view.me(), members, Instant::now().into_std());
+        let now = Instant::now().into_std();
+        let mut replica = self.shared.replica.lock();
+        replica.members(view.me(), members, now);
+        if view.has_joined() {
+            replica.joined(now);
+        }
     }
 
     async fn send(

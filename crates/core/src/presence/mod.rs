@@ -141,6 +141,12 @@ impl Presence {
         Ok(Tracked { shared: Arc::clone(&self.shared), reference })
     }
 
+    /// Returns when this node knows whom its peers tracked when it joined, at the latest half a second after it has joined. Whoever shows
+    /// presence before makes those who come from another node believe that everybody has left.
+    pub async fn settled(&self) {
+        self.shared.settled().await;
+    }
+
     /// Who is there now, as far as this node knows.
     pub fn list(&self, channel: &Channel) -> Presences {
         self.shared.list(channel)

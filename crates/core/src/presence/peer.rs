@@ -55,6 +55,11 @@ impl Peer {
         Self { node_id, ledger: Ledger::default(), progress }
     }
 
+    /// Whether there is something of it that is not known.
+    pub(super) fn is_behind(&self) -> bool {
+        matches!(self.progress, Progress::Behind { .. })
+    }
+
     /// Whether it should be asked for everything.
     pub(super) fn is_to_ask(&self) -> bool {
         matches!(self.progress, Progress::Behind { to_ask: true, .. })

@@ -25,6 +25,8 @@ pub(super) const DIGEST_INTERVAL: Duration = Duration::from_secs(3);
 pub(super) const WINDOW: Duration = Duration::from_millis(50);
 /// Shortest time between two answers that hold everything.
 const ANSWER_SPACING: Duration = Duration::from_millis(500);
+/// How long a newcomer waits for the answers of its peers. Some may never come.
+const SETTLING: Duration = Duration::from_millis(500);
 /// Most peers that are asked in one message, so that not all send everything at the same moment.
 const ASKED_AT_ONCE: usize = 32;
 /// Strangers that are remembered. Of members that are not seen yet there are no more at a time; the rest has another cluster's manners.
@@ -43,12 +45,23 @@ pub(super) struct Replica {
     peers: HashMap<Incarnation, Peer>,
     /// Those who said something that was dropped.
     strangers: HashSet<Incarnation>,
+    settling: Settling,
     /// Before this, nothing leaves.
     gate: Instant,
     digest_at: Instant,
     answer_at: Option<Instant>,
     answered: Option<Instant>,
     pub(super) counts: Counts,
+}
+
+/// Whether what is known here is worth showing.
+#[derive(Debug, Clone, Copy)]
+enum Settling {
+    /// Nobody is known yet.
+    Unjoined,
+    /// Peers are being asked.
+    Until(Instant),
+    Settled,
 }
 
 /// Changes of own entries that peers have not been told of.
@@ -105,6 +118,7 @@ impl Replica {
             unsent: Unsent::default(),
             peers: HashMap::new(),
             strangers: HashSet::new(),
+            settling: Settling::Unjoined,
             gate: now,
             digest_at: now + DIGEST_INTERVAL * share / 1000,
             answer_at: None,
@@ -165,6 +179,18 @@ impl Replica {
         if let Some(told) = self.take_own(reference, Departure::LingerUntil(now + self.grace)) {
             self.unsent.cut.push(told);
         }
+    }
+
+    /// The registry has told who is there.
+    pub(super) fn joined(&mut self, now: Instant) {
+        if matches!(self.settling, Settling::Unjoined) {
+            self.settling = Settling::Until(now + SETTLING);
+        }
+    }
+
+    /// Whether what peers had when this node joined is known.
+    pub(super) fn has_settled(&self) -> bool {
+        matches!(self.settling, Settling::Settled)
     }
 
     /// Takes in what membership is now.
@@ -251,6 +277,11 @@ impl Replica {
 
     /// What is due now.
     pub(super) fn step(&mut self, now: Instant) -> Output {
+        if let Settling::Until(end) = self.settling
+            && (end <= now || !self.peers.values().any(Peer::is_behind))
+        {
+            self.settling = Settling::Settled;
+        }
         if now < self.gate {
             return Output::default();
         }
@@ -283,7 +314,11 @@ impl Replica {
     pub(super) fn wake_at(&self) -> Instant {
         let speaks =
             self.rooms.has_changed() || !self.unsent.is_empty() || self.peers.values().any(Peer::is_to_ask);
-        let due = [speaks.then_some(self.gate), self.rooms.next_expiry(), self.answer_at];
+        let settled = match self.settling {
+            Settling::Until(end) => Some(end),
+            Settling::Unjoined | Settling::Settled => None,
+        };
+        let due = [speaks.then_some(self.gate), self.rooms.next_expiry(), self.answer_at, settled];
         due.into_iter().flatten().fold(self.digest_at, Instant::min).max(self.gate)
     }
 

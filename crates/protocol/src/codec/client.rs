@@ -72,7 +72,15 @@ impl<'a> ClientMessage<'a> {
         }
     }
 
-    /// Writes it as a client does; for clients and tests.
+    /// Reads what was written by [`encode`](Self::encode), or received.
+    pub(crate) fn from_frame(version: Version, frame: &'a Frame) -> Option<Self> {
+        match frame {
+            Frame::Text(text) => Self::from_text(version, std::str::from_utf8(text).ok()?).ok(),
+            Frame::Binary(bytes) => Self::from_binary(version, bytes).ok(),
+        }
+    }
+
+    /// Writes it as a client does; for clients, tests, and what is kept.
     ///
     /// `None`: a binary message that has a part of more than 255 bytes, or belongs on a socket of version 1.
     pub fn encode(&self, version: Version) -> Option<Frame> {

@@ -17,6 +17,14 @@ pub enum DecodeError {
         /// Column of that character, in bytes from 1.
         column: usize,
     },
+    /// A part is of another type.
+    #[error("{field} must be {must}")]
+    Field {
+        /// Which part.
+        field: &'static str,
+        /// What it must be.
+        must: &'static str,
+    },
     /// A part is longer than any valid one.
     #[error("{field} must be at most {max} bytes, not {length}")]
     TooLong {

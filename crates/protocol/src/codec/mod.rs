@@ -13,21 +13,17 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use switchboard_core::types::{Channel, Invalid};
-
-use crate::dialect::PREFIX;
+use switchboard_core::types::Invalid;
 
 pub use client::{ClientMessage, ClientPayload};
 pub use error::DecodeError;
 pub use server::{ServerMessage, ServerPayload};
 
-pub(crate) use text::{Parts, encode as encode_text};
+pub(crate) use text::{Parts, Text, encode as encode_text};
 
-/// Longest `join_ref`, `ref` and event name, in bytes: one byte holds the length in a binary frame.
+/// Longest `join_ref` and `ref`, in bytes: one byte holds the length in a binary frame. Longer topics and events are messages that can be
+/// replied to.
 pub const MAX_NAME_BYTES: usize = 255;
-
-/// Longest topic, in bytes: the longest channel name after `realtime:`.
-pub const MAX_TOPIC_BYTES: usize = PREFIX.len() + Channel::MAX_BYTES;
 
 /// Which serializer a socket speaks: `vsn` in the URL it was opened with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -95,11 +91,4 @@ pub struct Broadcast<'a> {
     pub meta: Option<&'a RawValue>,
     /// The payload.
     pub payload: BroadcastPayload<'a>,
-}
-
-fn check(field: &'static str, text: &str, max: usize) -> Result<(), DecodeError> {
-    if text.len() > max {
-        return Err(DecodeError::TooLong { field, length: text.len(), max });
-    }
-    Ok(())
 }

@@ -5,26 +5,46 @@
 
 use serde::Deserialize;
 use switchboard_core::access::{AuthError, Grant, Right};
+use switchboard_core::types::PresenceKey;
 
 use super::action::{Action, SubscriptionId, Token};
-use super::channels::{Access, Held, Phase, ReplyTo};
+use super::channels::{Access, Held, Joined, Phase, ReplyTo};
 use super::params::read_object;
 use super::push::json;
-use super::{Empty, Now, Pending, Refusal, Session, close};
+use super::{Empty, Now, Pending, Reason, Refusal, Session, close};
 use crate::codec::{ClientMessage, ClientPayload};
 
 impl Session {
     /// Whether a join has `right` in its channel now.
     pub(super) fn permit(&self, id: SubscriptionId, right: Right, now: Now) -> Result<(), AuthError> {
-        let Some(joined) = self.channels.get(id) else { return Err(AuthError::Missing) };
-        let held = match &joined.access {
-            Access::Own(held) => held,
-            Access::Socket => self.access.as_ref().map_err(Clone::clone)?,
-        };
+        let (joined, held) = self.held(id)?;
         if held.has_expired(now) {
             return Err(AuthError::Expired);
         }
         held.grant.require(&joined.channel, right)
+    }
+
+    /// The key that a join may be seen under: the one that it chose, unless its token knows only one.
+    pub(super) fn presence_key(&self, id: SubscriptionId) -> Result<String, Refusal> {
+        let (joined, held) = self.held(id)?;
+        let own = joined.params.key.as_deref();
+        match held.grant.presence_key.as_ref().map(PresenceKey::as_str) {
+            Some(only) if own.is_some_and(|own| own != only) => {
+                let message = format!("the token lets its holder be seen under the key {only} alone");
+                Err(Refusal::new(Reason::Forbidden, message))
+            }
+            Some(only) => Ok(only.to_owned()),
+            None => Ok(own.unwrap_or(&self.config.id).to_owned()),
+        }
+    }
+
+    /// Whose rights count in a join.
+    fn held(&self, id: SubscriptionId) -> Result<(&Joined, &Held), AuthError> {
+        let joined = self.channels.get(id).ok_or(AuthError::Missing)?;
+        match &joined.access {
+            Access::Own(held) => Ok((joined, held)),
+            Access::Socket => Ok((joined, self.access.as_ref().map_err(Clone::clone)?)),
+        }
     }
 
     pub(super) fn refresh_socket(&mut self, message: &ClientMessage<'_>) {
@@ -80,10 +100,15 @@ impl Session {
         for id in joined {
             if let Err(error) = self.permit(id, Right::Subscribe, now) {
                 self.end(id, error);
-            } else if self.permit(id, Right::Presence, now).is_err() {
+            } else if self.permit(id, Right::Presence, now).is_err() || !self.may_keep_its_key(id) {
                 self.stop_tracking(id);
             }
         }
+    }
+
+    fn may_keep_its_key(&self, id: SubscriptionId) -> bool {
+        let tracked = self.channels.get(id).and_then(|joined| joined.tracks.as_ref());
+        tracked.is_none_or(|tracked| self.presence_key(id).is_ok_and(|key| key == *tracked))
     }
 
     /// Ends what has no valid token any more: every channel with an error first, then the socket, if that leaves it nothing.

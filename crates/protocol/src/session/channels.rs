@@ -10,6 +10,7 @@ use switchboard_core::types::Channel;
 use super::action::SubscriptionId;
 use super::now::{Deadline, Now};
 use super::params::JoinParams;
+use crate::codec::Frame;
 
 /// Where messages about a topic go: the topic as the client spells it, and which of its joins.
 #[derive(Debug, Clone)]
@@ -73,27 +74,30 @@ pub(super) struct Joined {
     pub(super) params: JoinParams,
     pub(super) access: Access,
     pub(super) phase: Phase,
-    /// It is, or is about to be, among those who are present.
-    pub(super) tracks: bool,
+    /// The key under which it is, or is about to be, among those who are present.
+    pub(super) tracks: Option<String>,
+    /// What was said before it was known whether the join succeeds, as it was received.
+    pub(super) held: Vec<Frame>,
 }
 
 /// By subscription, in the order of joining, and by topic.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
-    joined: BTreeMap<SubscriptionId, Joined>,
+    /// Boxed: the map makes room for eleven at once, and most sockets join one.
+    joined: BTreeMap<SubscriptionId, Box<Joined>>,
     topics: HashMap<Arc<str>, SubscriptionId>,
 }
 
 impl Channels {
     pub(super) fn insert(&mut self, subscription: SubscriptionId, joined: Joined) {
         self.topics.insert(Arc::clone(&joined.address.topic), subscription);
-        self.joined.insert(subscription, joined);
+        self.joined.insert(subscription, Box::new(joined));
     }
 
     pub(super) fn remove(&mut self, subscription: SubscriptionId) -> Option<Joined> {
         let joined = self.joined.remove(&subscription)?;
         self.topics.remove(&joined.address.topic);
-        Some(joined)
+        Some(*joined)
     }
 
     pub(super) fn by_topic(&self, topic: &str) -> Option<SubscriptionId> {
@@ -101,15 +105,21 @@ impl Channels {
     }
 
     pub(super) fn get(&self, subscription: SubscriptionId) -> Option<&Joined> {
-        self.joined.get(&subscription)
+        self.joined.get(&subscription).map(|joined| &**joined)
     }
 
     pub(super) fn get_mut(&mut self, subscription: SubscriptionId) -> Option<&mut Joined> {
-        self.joined.get_mut(&subscription)
+        self.joined.get_mut(&subscription).map(|joined| &mut **joined)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SubscriptionId, &Joined)> {
-        self.joined.iter().map(|(subscription, joined)| (*subscription, joined))
+        self.joined.iter().map(|(subscription, joined)| (*subscription, &**joined))
+    }
+
+    /// How many messages are held, and how many bytes they have.
+    pub(super) fn held(&self) -> (usize, usize) {
+        let frames = self.joined.values().flat_map(|joined| &joined.held);
+        frames.fold((0, 0), |(count, bytes), frame| (count + 1, bytes + frame.bytes().len()))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -56,7 +56,8 @@ impl Session {
             params,
             access: Access::Socket,
             phase: Phase::Proving(reply.clone()),
-            tracks: false,
+            tracks: None,
+            held: Vec::new(),
         };
         self.channels.insert(subscription, joined);
         match (request, token) {
@@ -107,10 +108,12 @@ impl Session {
                 joined.phase = Phase::Joined;
                 self.reply(&reply, &Empty {});
                 self.send_system_ok(id);
+                self.release(id, now);
             }
             Err(refusal) => {
-                self.channels.remove(id);
+                let held = self.channels.remove(id).map(|joined| joined.held).unwrap_or_default();
                 self.refuse(&reply, refusal);
+                self.refuse_held(&held);
             }
         }
         self.watch_authentication(now);
@@ -159,7 +162,10 @@ impl Session {
     pub(super) fn end(&mut self, id: SubscriptionId, refusal: impl Into<Refusal>) {
         let Some(joined) = self.drop_channel(id, false) else { return };
         match joined.phase {
-            Phase::Proving(reply) | Phase::Subscribing(reply) => self.refuse(&reply, refusal),
+            Phase::Proving(reply) | Phase::Subscribing(reply) => {
+                self.refuse(&reply, refusal);
+                self.refuse_held(&joined.held);
+            }
             Phase::Joined => {
                 let join_ref = joined.address.join_ref.clone();
                 self.send(&joined.address, join_ref.as_deref(), "phx_error", &refusal.into());

@@ -35,8 +35,8 @@ pub struct Limits {
 
 impl Default for Limits {
     /// 1 MiB + 16 KiB a message; 100 channels; 20 joins/s in bursts of 100 and 100 messages/s in bursts of 200 (a reconnect joins
-    /// everything at once); 256 pending; 10 s without a token; ping after 22 s, given up after 55 s of silence: before proxies that drop
-    /// what is idle for a minute.
+    /// everything at once); 256 pending; 10 s without a token; ping after 40 s, given up after 60 s of silence. The usual clients speak
+    /// every 25 or 30 s and are never pinged; others are before proxies that drop what is idle for a minute.
     fn default() -> Self {
         Self {
             message_bytes: 1024 * 1024 + 16 * 1024,
@@ -45,8 +45,8 @@ impl Default for Limits {
             messages: Rate { per_second: 100, burst: 200 },
             pending: 256,
             unauthenticated: Duration::from_secs(10),
-            ping_after: Duration::from_secs(22),
-            idle: Duration::from_secs(55),
+            ping_after: Duration::from_secs(40),
+            idle: Duration::from_mins(1),
         }
     }
 }

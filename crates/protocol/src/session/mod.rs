@@ -158,6 +158,11 @@ impl Session {
         match (&*message.topic, &*message.event) {
             (SOCKET_TOPIC, "heartbeat") => self.reply(&ReplyTo::sender_of(message), &Empty {}),
             (SOCKET_TOPIC, "access_token") => self.refresh_socket(message),
+            (SOCKET_TOPIC, "phx_join") => {
+                let why = "phoenix is the topic of the socket itself; its channel cannot be joined";
+                let refusal = Refusal::new(Reason::BadTopic, why);
+                self.refuse(&ReplyTo::sender_of(message), refusal);
+            }
             (SOCKET_TOPIC, _) => self.refuse_unmatched(message),
             (_, "phx_join") => self.join(message, now),
             (_, "phx_leave") => self.leave(message),

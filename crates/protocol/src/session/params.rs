@@ -1,8 +1,13 @@
 //! What a client says when it joins, in the words of its dialect.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Number;
 use serde_json::value::RawValue;
 use switchboard_core::types::Position;
 use time::OffsetDateTime;
@@ -36,7 +41,7 @@ struct Phoenix {
     #[serde(default, rename = "self")]
     echo: bool,
     #[serde(default)]
-    presence: Option<Presence>,
+    presence: Option<Object<Presence>>,
     #[serde(default)]
     access_token: Option<Token>,
 }
@@ -46,7 +51,7 @@ struct Supabase {
     #[serde(default)]
     after: Option<String>,
     #[serde(default)]
-    config: Option<Config>,
+    config: Option<Object<Config>>,
     #[serde(default)]
     access_token: Option<Token>,
 }
@@ -54,9 +59,9 @@ struct Supabase {
 #[derive(Default, Deserialize)]
 struct Config {
     #[serde(default)]
-    broadcast: Option<Broadcast>,
+    broadcast: Option<Object<Broadcast>>,
     #[serde(default)]
-    presence: Option<Presence>,
+    presence: Option<Object<Presence>>,
     #[serde(default)]
     postgres_changes: Option<Vec<Box<RawValue>>>,
 }
@@ -68,7 +73,7 @@ struct Broadcast {
     #[serde(default)]
     ack: bool,
     #[serde(default)]
-    replay: Option<Replay>,
+    replay: Option<Object<Replay>>,
     #[serde(default)]
     replication_ready: bool,
 }
@@ -76,9 +81,9 @@ struct Broadcast {
 #[derive(Deserialize)]
 struct Replay {
     /// Milliseconds since 1970; JavaScript may give it a fraction.
-    since: f64,
+    since: Number,
     #[serde(default)]
-    limit: Option<usize>,
+    limit: Option<Number>,
 }
 
 #[derive(Deserialize)]
@@ -100,17 +105,18 @@ impl JoinParams {
             }
             Dialect::Supabase => {
                 let Supabase { after, config, access_token } = read_object(payload)?;
-                let config = config.unwrap_or_default();
+                let config = config.unwrap_or_default().0;
                 if config.postgres_changes.is_some_and(|changes| !changes.is_empty()) {
                     let message =
                         "changes of tables are not streamed here: let a trigger publish events instead";
                     return Err(Refusal::new(Reason::PostgresChanges, message));
                 }
-                let broadcast = config.broadcast.unwrap_or_default();
-                let start = start(after.as_deref(), broadcast.replay.as_ref())?;
+                let broadcast = config.broadcast.unwrap_or_default().0;
+                let start = start(after.as_deref(), broadcast.replay.as_ref().map(|replay| &replay.0))?;
                 (start, broadcast, config.presence, access_token)
             }
         };
+        let presence = presence.map(|presence| presence.0);
         let key = presence.as_ref().and_then(|presence| presence.key.clone()).filter(|key| !key.is_empty());
         if let Some(key) = key.as_ref().filter(|key| key.len() > MAX_NAME_BYTES) {
             let message = format!("presence.key must be at most {MAX_NAME_BYTES} bytes, not {}", key.len());
@@ -137,13 +143,19 @@ fn start(after: Option<&str>, replay: Option<&Replay>) -> Result<Start, Refusal>
         (Some("oldest"), _) => Ok(Start::Oldest),
         (Some(position), _) => Ok(Start::After(Position::parse(position)?)),
         (None, Some(Replay { since, limit })) => {
-            let since = since_unix_ms(*since).ok_or_else(|| {
-                Refusal::new(
-                    Reason::BadPayload,
-                    format!("replay.since must be milliseconds since 1970, not {since}"),
-                )
-            })?;
-            Ok(Start::Since { since, limit: limit.unwrap_or(MAX_REPLAY).min(MAX_REPLAY) })
+            let refuse = |must: &str| Refusal::new(Reason::BadPayload, format!("replay.{must}"));
+            let since = since.as_f64().and_then(since_unix_ms);
+            let since = since.ok_or_else(|| refuse("since must be milliseconds since 1970"))?;
+            let limit = match limit {
+                Some(limit) => limit
+                    .as_u64()
+                    .ok_or_else(|| refuse("limit must be a whole number that is not negative"))?,
+                None => u64::MAX,
+            };
+            Ok(Start::Since {
+                since,
+                limit: usize::try_from(limit).map_or(MAX_REPLAY, |limit| limit.min(MAX_REPLAY)),
+            })
         }
         (None, None) => Ok(Start::Now),
     }
@@ -154,12 +166,33 @@ fn since_unix_ms(milliseconds: f64) -> Option<OffsetDateTime> {
     OffsetDateTime::UNIX_EPOCH.checked_add(since.try_into().ok()?)
 }
 
-/// Reads an object, and nothing that could pass for one.
-pub(super) fn read_object<'a, T: Deserialize<'a>>(payload: &'a RawValue) -> Result<T, Refusal> {
-    if !payload.get().starts_with('{') {
-        return Err(Refusal::new(Reason::BadPayload, "the payload must be an object"));
+/// A structure that is read from an object, and from nothing else that could pass for one: an array of its members would.
+#[derive(Default)]
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_map(Members(PhantomData))
     }
-    serde_json::from_str(payload.get()).map_err(|error| {
+}
+
+/// Reads an object.
+pub(super) fn read_object<'a, T: Deserialize<'a>>(payload: &'a RawValue) -> Result<T, Refusal> {
+    serde_json::from_str(payload.get()).map(|Object(object)| object).map_err(|error| {
         // The parser repeats what it did not expect, however long that is.
         let error: String = error.to_string().chars().take(200).collect();
         Refusal::new(Reason::BadPayload, format!("the payload does not fit: {error}"))
@@ -205,6 +238,9 @@ mod tests {
             r#"{"since":"x"}"#,
             r#"{"limit":1}"#,
             r#"{"since":1,"limit":-1}"#,
+            r#"{"since":1,"limit":1.5}"#,
+            "[0,5]",
+            "[]",
         ] {
             let bad = format!(r#"{{"config":{{"broadcast":{{"replay":{bad}}}}}}}"#);
             assert_eq!(parse(Dialect::Supabase, &bad).unwrap_err().reason(), Reason::BadPayload, "{bad}");
@@ -212,5 +248,30 @@ mod tests {
         let long = format!(r#"{{"after":["{}"]}}"#, "x".repeat(100_000));
         let refusal = serde_json::to_string(&parse(Dialect::Phoenix, &long).unwrap_err()).unwrap();
         assert!(refusal.len() < 400, "{refusal}");
+    }
+
+    #[test]
+    fn a_refusal_speaks_of_json_and_not_of_our_types() {
+        for (bad, expected) in [
+            ("[]", "invalid type: sequence, expected an object"),
+            (r#"{"config":[]}"#, "expected an object"),
+            (r#"{"config":{"presence":["k",true]}}"#, "expected an object"),
+            (r#"{"config":{"broadcast":{"self":1}}}"#, "expected a boolean"),
+            (r#"{"config":{"broadcast":{"replay":{"since":"x"}}}}"#, "expected a JSON number"),
+            (r#"{"config":{"broadcast":{"replay":{"limit":1}}}}"#, "missing field `since`"),
+            (
+                r#"{"config":{"broadcast":{"replay":{"since":1e308}}}}"#,
+                "replay.since must be milliseconds since 1970",
+            ),
+            (
+                r#"{"config":{"broadcast":{"replay":{"since":1,"limit":-1}}}}"#,
+                "replay.limit must be a whole number",
+            ),
+            (r#"{"access_token":1}"#, "expected a string"),
+            (r#"{"after":1}"#, "expected a string"),
+        ] {
+            let refusal = serde_json::to_string(&parse(Dialect::Supabase, bad).unwrap_err()).unwrap();
+            assert!(refusal.contains(expected), "{bad}: {refusal}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What clients say in the channels that they have joined.
 
 use std::borrow::Cow;
+use std::mem;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -12,8 +13,9 @@ use super::channels::{Phase, ReplyTo};
 use super::params::read_object;
 use super::{Empty, Now, Pending, Reason, Refusal, Session};
 use crate::bytes_as_json;
-use crate::codec::{Broadcast, BroadcastPayload, ClientMessage, ClientPayload};
+use crate::codec::{Broadcast, BroadcastPayload, ClientMessage, ClientPayload, Frame};
 use crate::dialect::{Dialect, is_control};
+use crate::presence;
 
 /// Something to publish.
 struct Publication<'a> {
@@ -45,11 +47,12 @@ struct Envelope<'a> {
 impl Session {
     pub(super) fn push(&mut self, message: &ClientMessage<'_>, now: Now) {
         let joined = self.channels.by_topic(&message.topic).and_then(|id| Some((id, self.channels.get(id)?)));
-        let Some((id, joined)) = joined.filter(|(_, joined)| matches!(joined.phase, Phase::Joined)) else {
-            return self.refuse_unmatched(message);
-        };
+        let Some((id, joined)) = joined else { return self.refuse_unmatched(message) };
         if !self.is_current(id, message) {
             return;
+        }
+        if !matches!(joined.phase, Phase::Joined) {
+            return self.hold(id, message);
         }
         let reference = message.reference.as_deref().map(Box::from);
         let reply = ReplyTo { address: joined.address.clone(), reference };
@@ -70,6 +73,39 @@ impl Session {
         };
         if let Err(refusal) = result {
             self.refuse(&reply, refusal);
+        }
+    }
+
+    /// Keeps what is said before the join has succeeded: clients need not wait for its reply.
+    fn hold(&mut self, id: SubscriptionId, message: &ClientMessage<'_>) {
+        let limits = &self.config.limits;
+        let Some(frame) = message.encode(self.config.version) else { return };
+        let (count, bytes) = self.channels.held();
+        if count >= limits.pending || bytes + frame.bytes().len() > limits.message_bytes {
+            let refusal = Refusal::new(Reason::Busy, "the join is not finished; wait for its reply");
+            return self.refuse(&ReplyTo::sender_of(message), refusal);
+        }
+        if let Some(joined) = self.channels.get_mut(id) {
+            joined.held.push(frame);
+        }
+    }
+
+    /// The join has succeeded.
+    pub(super) fn release(&mut self, id: SubscriptionId, now: Now) {
+        let held = self.channels.get_mut(id).map(|joined| mem::take(&mut joined.held)).unwrap_or_default();
+        for frame in &held {
+            if let Some(message) = ClientMessage::from_frame(self.config.version, frame) {
+                self.push(&message, now);
+            }
+        }
+    }
+
+    /// The join has failed.
+    pub(super) fn refuse_held(&mut self, held: &[Frame]) {
+        for frame in held {
+            if let Some(message) = ClientMessage::from_frame(self.config.version, frame) {
+                self.refuse_unmatched(&message);
+            }
         }
     }
 
@@ -130,15 +166,12 @@ impl Session {
         let Envelope { event, payload, .. } = read_object(json(payload)?)?;
         match &*event {
             "track" => {
-                let meta = Payload::parse(payload.map_or("{}", RawValue::get))?;
-                if !meta.as_str().starts_with('{') {
-                    return Err(Refusal::new(Reason::BadPayload, "what is tracked must be an object"));
-                }
+                let meta = presence::meta(payload.map_or("{}", RawValue::get))?;
                 self.permit(id, Right::Presence, now)?;
+                let key = self.presence_key(id)?;
                 let request = self.ask(Pending::Request { reply: reply.clone(), ack: true })?;
                 let Some(joined) = self.channels.get_mut(id) else { return Ok(()) };
-                joined.tracks = true;
-                let key = joined.params.key.as_ref().unwrap_or(&self.config.id).clone();
+                joined.tracks = Some(key.clone());
                 let channel = joined.channel.clone();
                 self.actions.push_back(Action::Track { request, subscription: id, channel, key, meta });
             }
@@ -157,8 +190,7 @@ impl Session {
     }
 
     pub(super) fn stop_tracking(&mut self, id: SubscriptionId) {
-        if let Some(joined) = self.channels.get_mut(id).filter(|joined| joined.tracks) {
-            joined.tracks = false;
+        if self.channels.get_mut(id).and_then(|joined| joined.tracks.take()).is_some() {
             self.actions.push_back(Action::Untrack { subscription: id });
         }
     }

@@ -229,16 +229,22 @@ impl Conversation {
     }
 }
 
-/// `room:*=subscribe,publish audit=durable until 30s`, counted from when the socket was opened.
+/// `room:*=subscribe,publish audit=durable as alice until 30s`, counted from when the socket was opened; `as` a presence key.
 pub(crate) fn grant(text: &str, opened: OffsetDateTime) -> Grant {
     let (rights, until) =
         text.split_once(" until ").map_or((text, None), |(rights, until)| (rights, Some(until)));
+    let (rights, key) = rights.split_once(" as ").map_or((rights, None), |(rights, key)| (rights, Some(key)));
     let channels = rights.split_whitespace().map(|entry| {
         let (pattern, rights) = entry.rsplit_once('=').unwrap();
         let rights = rights.split(',').map(|right| Right::parse(right).unwrap()).collect();
         (ChannelPattern::parse(pattern).unwrap(), rights)
     });
-    Grant { subject: None, expires: until.map(|until| opened + seconds(until)), channels: channels.collect() }
+    Grant {
+        expires: until.map(|until| opened + seconds(until)),
+        channels: channels.collect(),
+        presence_key: key.map(|key| key.parse().unwrap()),
+        ..Grant::everything()
+    }
 }
 
 fn seconds(text: &str) -> Duration {

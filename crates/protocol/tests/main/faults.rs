@@ -71,15 +71,81 @@ fn b076_the_shape_of_the_other_version_and_overlong_names_are_refused() {
         assert!(outcome(own).contains("phx_reply"), "{own}");
         assert!(outcome(other).starts_with("! close 1007 a message must be "), "{other}");
     }
-    for (at, max) in [(0, 255), (1, 255), (2, 264), (3, 255)] {
-        for length in [max, max + 1] {
-            let mut names = [""; 4];
-            let long = "x".repeat(length);
-            names[at] = &long;
-            let [join_ref, reference, topic, event] = names;
-            let text = format!(r#"["{join_ref}","{reference}","{topic}","{event}",{{}}]"#);
-            let outcome = conversation(Dialect::Phoenix, Version::V2).say(&text).remove(0);
-            assert_eq!(outcome.starts_with("! close 1007 "), length > max, "{outcome}");
+    for (at, length) in [(0, 255), (0, 256), (1, 255), (1, 256)] {
+        let long = "x".repeat(length);
+        let mut refs = ["1"; 2];
+        refs[at] = &long;
+        let [join_ref, reference] = refs;
+        let text = format!(r#"["{join_ref}","{reference}","t","e",{{}}]"#);
+        let outcome = conversation(Dialect::Phoenix, Version::V2).say(&text).remove(0);
+        assert_eq!(outcome.starts_with("! close 1007 "), length > 255, "{outcome}");
+    }
+}
+
+/// Who is closed for it comes back at once and says it again.
+#[test]
+fn a_topic_or_an_event_that_is_too_long_is_replied_to() {
+    let long = "x".repeat(100_000);
+    for (version, dialect) in
+        [(Version::V1, Dialect::Phoenix), (Version::V2, Dialect::Phoenix), (Version::V2, Dialect::Supabase)]
+    {
+        let mut socket = conversation(dialect, version);
+        let mut say = |reference: &str, topic: &str, event: &str, payload: &str| {
+            let said = match version {
+                Version::V1 => format!(
+                    r#"{{"topic":"{topic}","event":"{event}","payload":{payload},"ref":"{reference}","join_ref":"1"}}"#
+                ),
+                Version::V2 => format!(r#"["1","{reference}","{topic}","{event}",{payload}]"#),
+            };
+            socket.say(&said).remove(0)
+        };
+        let room = dialect.topic(&"room".parse().unwrap()).into_owned();
+        for topic in [long.clone(), format!("realtime:{long}"), format!("realtime:{}", "x".repeat(256))] {
+            let outcome = say("1", &topic, "phx_join", "{}");
+            assert!(outcome.starts_with("< ") && outcome.contains(r#""bad_topic""#), "{outcome:.200}");
+        }
+        assert!(say("1", &room, "phx_join", "{}").starts_with("! subscribe room"));
+        socket.play_answer("subscribed");
+        let (event, payload) = match dialect {
+            Dialect::Phoenix => (&*long, "{}".to_owned()),
+            Dialect::Supabase => ("broadcast", format!(r#"{{"event":"{long}","payload":{{}}}}"#)),
+        };
+        let said = match version {
+            Version::V1 => format!(
+                r#"{{"topic":"{room}","event":"{event}","payload":{payload},"ref":"2","join_ref":"1"}}"#
+            ),
+            Version::V2 => format!(r#"["1","2","{room}","{event}",{payload}]"#),
+        };
+        let outcome = socket.say(&said).remove(0);
+        assert!(outcome.starts_with("< ") && outcome.contains(r#""bad_payload""#), "{outcome:.200}");
+        assert!(outcome.len() < 1000, "{outcome}");
+    }
+}
+
+#[test]
+fn b076_a_part_of_another_type_is_named() {
+    for (array, object, reason) in [
+        (
+            r#"[1,"1","t","e",{}]"#,
+            r#"{"join_ref":1,"topic":"t","event":"e","payload":{}}"#,
+            "join_ref must be a string or null",
+        ),
+        (
+            r#"["1",1,"t","e",{}]"#,
+            r#"{"ref":1,"topic":"t","event":"e","payload":{}}"#,
+            "ref must be a string or null",
+        ),
+        (r#"["1","1",null,"e",{}]"#, r#"{"topic":null,"event":"e","payload":{}}"#, "topic must be a string"),
+        (r#"["1","1","t",{},{}]"#, r#"{"topic":"t","event":{},"payload":{}}"#, "event must be a string"),
+        (
+            r#"["1","1","\ud800","e",{}]"#,
+            r#"{"topic":"\ud800","event":"e","payload":{}}"#,
+            "topic must be valid Unicode",
+        ),
+    ] {
+        for (version, text) in [(Version::V2, array), (Version::V1, object)] {
+            let outcome = conversation(Dialect::Phoenix, version).say(text).remove(0);
+            assert_eq!(outcome, format!("! close 1007 {reason}"), "{text}");
         }
     }
 }

@@ -86,26 +86,68 @@ fn requests_wait_for_answers_in_bounded_number() {
 }
 
 #[test]
+fn what_is_held_until_a_join_is_answered_is_bounded_in_number_and_size() {
+    limited(Limits { pending: 1, ..Limits::default() }).play(
+        r#"
+        > ["1","1","a","phx_join",{}]
+        ! subscribe a now
+        > ["1","2","a","typing",{"n":1}]
+        > ["1","3","a","typing",{"n":2}]
+        < ["1","3","a","phx_reply",{"status":"error","response":{"reason":"busy","message":"the join is not finished; wait for its reply"}}]
+        = subscribed
+        < ["1","1","a","phx_reply",{"status":"ok","response":{}}]
+        ! publish a typing {"n":1}
+    "#,
+    );
+    limited(Limits { message_bytes: 64, ..Limits::default() }).play(
+        r#"
+        > ["1","1","a","phx_join",{}]
+        ! subscribe a now
+        > ["1","2","b","phx_join",{}]
+        ! subscribe b now
+        > ["1","3","a","typing",{"n":"0123456789"}]
+        > ["1","4","b","typing",{"n":"0123456789"}]
+        < ["1","4","b","phx_reply",{"status":"error","response":{"reason":"busy","message":"the join is not finished; wait for its reply"}}]
+    "#,
+    );
+}
+
+#[test]
 fn a_silent_client_is_pinged_and_then_given_up() {
     let mut conversation = limited(Limits::default());
-    assert_eq!(conversation.timeout_in(), Some(Duration::from_secs(22)));
+    assert_eq!(conversation.timeout_in(), Some(Duration::from_secs(40)));
     conversation.play(
         r"
-        @ 22s
+        @ 40s
         ! ping
     ",
     );
-    assert_eq!(conversation.timeout_in(), Some(Duration::from_secs(33)));
+    assert_eq!(conversation.timeout_in(), Some(Duration::from_secs(20)));
     conversation.play(
         r"
         = pong
-        @ 21s
+        @ 39s
         @ 1s
         ! ping
-        @ 32s
+        @ 19s
         @ 1s
         ! close 4408 nothing was heard for too long
     ",
+    );
+}
+
+#[test]
+fn a_client_that_sends_heartbeats_is_not_pinged() {
+    limited(Limits::default()).play(
+        r#"
+        @ 30s
+        > [null,"1","phoenix","heartbeat",{}]
+        < [null,"1","phoenix","phx_reply",{"status":"ok","response":{}}]
+        @ 30s
+        > [null,"2","phoenix","heartbeat",{}]
+        < [null,"2","phoenix","phx_reply",{"status":"ok","response":{}}]
+        @ 30s
+    "#,
     );
 }
 
@@ -115,7 +157,7 @@ fn a_node_that_slept_asks_before_it_gives_anybody_up() {
         r"
         @ 3600s
         ! ping
-        @ 33s
+        @ 20s
         ! close 4408 nothing was heard for too long
     ",
     );

@@ -214,7 +214,6 @@ fn what_is_not_joined_is_an_unmatched_topic_and_can_be_left() {
         > ["1","5","room:1","phx_join",{{}}]
         ! subscribe room:1 now
         > ["1","6","room:1","typing",{{}}]
-        < ["1","6","room:1","phx_reply",{unmatched}]
         > ["1","7","room:1","phx_leave",{{}}]
         ! unsubscribe 1 left
         < ["1","7","room:1","phx_reply",{{"status":"ok","response":{{}}}}]
@@ -222,6 +221,45 @@ fn what_is_not_joined_is_an_unmatched_topic_and_can_be_left() {
         = subscribed
     "#
     ));
+}
+
+#[test]
+fn what_is_said_before_the_join_is_answered_is_done_after_it_in_order() {
+    v2(r#"
+        > ["1","1","room:1","phx_join",{}]
+        ! subscribe room:1 now
+        > ["1","2","room:1","typing",{"n":1}]
+        > ["0","3","room:1","typing",{"of":"an older join"}]
+        > ["1","4","room:1","presence",{"event":"track","payload":{"a":1}}]
+        >b \x00\x01\x01\x06\x0416room:1move\xff
+        > [null,"5","phoenix","heartbeat",{}]
+        < [null,"5","phoenix","phx_reply",{"status":"ok","response":{}}]
+        = subscribed
+        < ["1","1","room:1","phx_reply",{"status":"ok","response":{}}]
+        ! publish room:1 typing {"n":1}
+        ! track 1 room:1 socket-1 {"a":1}
+        ! publish room:1 move {"$switchboard:base64":"/w=="}
+    "#);
+}
+
+#[test]
+fn what_was_said_before_a_join_fails_is_refused_after_it() {
+    v2(r#"
+        > ["1","1","room:1","phx_join",{}]
+        ! subscribe room:1 now
+        > ["1","2","room:1","typing",{}]
+        = unsubscribable
+        < ["1","1","room:1","phx_reply",{"status":"error","response":{"reason":"unavailable","message":"not now"}}]
+        < ["1","2","room:1","phx_reply",{"status":"error","response":{"reason":"unmatched topic","message":"the topic is not joined"}}]
+    "#);
+}
+
+#[test]
+fn the_socket_s_own_topic_is_no_channel() {
+    v2(r#"
+        > ["1","1","phoenix","phx_join",{}]
+        < ["1","1","phoenix","phx_reply",{"status":"error","response":{"reason":"bad_topic","message":"phoenix is the topic of the socket itself; its channel cannot be joined"}}]
+    "#);
 }
 
 #[test]

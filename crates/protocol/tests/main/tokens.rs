@@ -29,13 +29,13 @@ fn every_right_is_needed_by_itself() {
     with_grant("room:*=subscribe").play(&format!(
         r#"{JOINED}
         > ["1","2","room:1","typing",{{}}]
-        < ["1","2","room:1","phx_reply",{{"status":"error","response":{{"reason":"forbidden","message":"this needs the right to publish in this channel"}}}}]
+        < ["1","2","room:1","phx_reply",{{"status":"error","response":{{"reason":"forbidden","message":"this needs the right `publish` in this channel"}}}}]
         > ["1","3","room:1","publish",{{"event":"x","durable":true}}]
-        < ["1","3","room:1","phx_reply",{{"status":"error","response":{{"reason":"forbidden","message":"this needs the right to durable in this channel"}}}}]
+        < ["1","3","room:1","phx_reply",{{"status":"error","response":{{"reason":"forbidden","message":"this needs the right `durable` in this channel"}}}}]
         > ["1","4","room:1","presence",{{"event":"track"}}]
-        < ["1","4","room:1","phx_reply",{{"status":"error","response":{{"reason":"forbidden","message":"this needs the right to presence in this channel"}}}}]
+        < ["1","4","room:1","phx_reply",{{"status":"error","response":{{"reason":"forbidden","message":"this needs the right `presence` in this channel"}}}}]
         > ["5","5","hall","phx_join",{{}}]
-        < ["5","5","hall","phx_reply",{{"status":"error","response":{{"reason":"forbidden","message":"this needs the right to subscribe in this channel"}}}}]
+        < ["5","5","hall","phx_reply",{{"status":"error","response":{{"reason":"forbidden","message":"this needs the right `subscribe` in this channel"}}}}]
     "#
     ));
 }
@@ -55,7 +55,7 @@ fn a_token_in_the_join_counts_for_that_channel_alone() {
         > ["3","3","realtime:hall","phx_join",{"config":{},"access_token":"other"}]
         ! authorize other
         = granted room=subscribe
-        < ["3","3","realtime:hall","phx_reply",{"status":"error","response":{"reason":"forbidden","message":"this needs the right to subscribe in this channel"}}]
+        < ["3","3","realtime:hall","phx_reply",{"status":"error","response":{"reason":"forbidden","message":"this needs the right `subscribe` in this channel"}}]
     "#);
 }
 
@@ -77,7 +77,7 @@ fn a_refresh_that_takes_rights_away_ends_what_needs_them() {
         < ["1","4","room:1","phx_reply",{{"status":"ok","response":{{}}}}]
         ! untrack 1
         ! unsubscribe 2 cut
-        < ["3","3","hall","phx_error",{{"reason":"forbidden","message":"this needs the right to subscribe in this channel"}}]
+        < ["3","3","hall","phx_error",{{"reason":"forbidden","message":"this needs the right `subscribe` in this channel"}}]
     "#
     ));
 }
@@ -155,6 +155,34 @@ fn b123_an_event_that_comes_before_the_late_timer_does_not_slip_through() {
 }
 
 #[test]
+fn a_token_that_knows_a_presence_key_lets_nobody_be_seen_under_another() {
+    let mut conversation = with_grant("*=subscribe,presence as alice");
+    conversation.play(
+        r#"
+        > ["1","1","a","phx_join",{"presence":{"key":"bob"}}]
+        ! subscribe a now presence
+        = subscribed
+        < ["1","1","a","phx_reply",{"status":"ok","response":{}}]
+        > ["1","2","a","presence",{"event":"track","payload":{}}]
+        < ["1","2","a","phx_reply",{"status":"error","response":{"reason":"forbidden","message":"the token lets its holder be seen under the key alice alone"}}]
+        > ["2","3","b","phx_join",{}]
+        ! subscribe b now
+        = subscribed
+        < ["2","3","b","phx_reply",{"status":"ok","response":{}}]
+        > ["2","4","b","presence",{"event":"track","payload":{}}]
+        ! track 2 b alice {}
+        = tracked
+        < ["2","4","b","phx_reply",{"status":"ok","response":{}}]
+        > [null,"5","phoenix","access_token",{"access_token":"of carol"}]
+        ! authorize of carol
+        = granted *=subscribe,presence as carol
+        < [null,"5","phoenix","phx_reply",{"status":"ok","response":{}}]
+        ! untrack 2
+    "#,
+    );
+}
+
+#[test]
 fn b123_a_refresh_in_band_keeps_the_socket_and_its_events() {
     with_grant("*=subscribe until 20s").play(&format!(
         r#"{JOINED}
@@ -172,10 +200,10 @@ fn b123_a_refresh_in_band_keeps_the_socket_and_its_events() {
         ! authorize fresher
         = granted *=subscribe until 80s
         < [null,"3","phoenix","phx_reply",{{"status":"ok","response":{{}}}}]
-        @ 30s
+        @ 40s
         ! ping
         = pong
-        @ 21s
+        @ 11s
         ! unsubscribe 1 cut
         < ["1","1","room:1","phx_error",{{"reason":"expired","message":"the token has expired"}}]
         ! close 4401 token expired
@@ -241,7 +269,7 @@ fn b124_expired_invalid_and_forbidden_are_told_apart_and_the_socket_stays_for_a_
         > ["4","4","room:1","phx_join",{"access_token":"other"}]
         ! authorize other
         = granted room:2=subscribe
-        < ["4","4","room:1","phx_reply",{"status":"error","response":{"reason":"forbidden","message":"this needs the right to subscribe in this channel"}}]
+        < ["4","4","room:1","phx_reply",{"status":"error","response":{"reason":"forbidden","message":"this needs the right `subscribe` in this channel"}}]
         > ["5","5","room:1","phx_join",{"access_token":"fresh"}]
         ! authorize fresh
         = granted room:1=subscribe

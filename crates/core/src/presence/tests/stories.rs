@@ -123,6 +123,30 @@ fn thirty_nodes_that_start_together_and_track_nobody_ask_once_and_are_silent() {
 }
 
 #[test]
+fn a_newcomer_settles_when_it_knows_what_its_peers_have_or_when_they_are_silent() {
+    let mut world = World::of(3);
+    for slot in 0..3 {
+        world.track(slot, &room(0), &user(slot), 1);
+    }
+    world.latency = 100;
+    world.run(ms(200));
+    world.start(3);
+    assert!(!world.nodes[&3].replica.has_settled());
+    while !world.nodes[&3].replica.has_settled() {
+        world.run(ms(1));
+    }
+    assert_eq!(world.nodes[&3].replica.rooms.len(&room(0)), 3);
+    // One that is dead is waited for, though not for long.
+    world.kill(0);
+    world.start(4);
+    world.run(ms(550));
+    assert!(!world.nodes[&4].replica.has_settled());
+    world.run(ms(60));
+    assert!(world.nodes[&4].replica.has_settled());
+    assert_eq!(world.nodes[&4].replica.rooms.len(&room(0)), 2);
+}
+
+#[test]
 fn a_stranger_is_not_shown_until_it_is_a_member() {
     let mut world = World::of(2);
     // Registered, and not yet seen.

@@ -222,6 +222,7 @@ impl World {
             if process.look_at.take_if(|at| *at <= self.now).is_some() {
                 let peers = members.iter().filter(|member| member.node_id != process.identity.node_id);
                 process.replica.members(&process.identity, peers, self.now);
+                process.replica.joined(self.now);
             }
             let arriving = self.ways.iter_mut().filter(|((_, to), _)| to == slot);
             for (_, way) in arriving {
