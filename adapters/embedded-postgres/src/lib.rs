@@ -42,4 +42,5 @@ pub use error::Error;
 pub use find::BIN_DIR_VARIABLE;
 pub use installation::Installation;
 pub use options::{Binaries, Options, StopMode};
+pub use port::free_port;
 pub use private::PrivatePostgres;

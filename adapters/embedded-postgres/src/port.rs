@@ -1,4 +1,4 @@
-//! Picks ports that are free and stay free while PostgreSQL is down.
+//! Picks ports that are free and stay free while the server that is to have them is down.
 //!
 //! Not by binding port 0: that answers with a port of the ephemeral range, which the kernel hands to outgoing
 //! connections. While PostgreSQL restarts, a client that keeps reconnecting could be given that very port as its own
@@ -12,11 +12,12 @@ use rand::RngExt;
 /// Below the ephemeral ranges of Linux (32768) and macOS (49152), above most registered services.
 const RANGE: Range<u16> = 15_432..32_000;
 
-/// A port nobody listens on just now. Someone may take it before PostgreSQL does; the caller tries another then.
-pub(crate) fn free() -> u16 {
+/// A port of 127.0.0.1 that nobody listens on just now, and that no outgoing connection is given. Another server may still take it
+/// first: try another then.
+pub fn free_port() -> u16 {
     let mut rng = rand::rng();
     let mut port = rng.random_range(RANGE);
-    // A machine with no free port among thousands fails at PostgreSQL's bind, with its own message.
+    // A machine with no free port among thousands fails when the port is bound, with a message of its own.
     for _ in 0..100 {
         if is_free(port) {
             break;
@@ -42,6 +43,6 @@ mod tests {
 
     #[test]
     fn free_ports_lie_outside_the_ephemeral_range() {
-        assert!((0..50).all(|_| RANGE.contains(&free())));
+        assert!((0..50).all(|_| RANGE.contains(&free_port())));
     }
 }

@@ -16,7 +16,7 @@ use crate::guarded::{POLL, gated, pid_of, spawn, wait_for_exit};
 use crate::home::{Home, postmaster_pid};
 use crate::process::{family_of, signal, signal_all};
 use crate::watchdog::Watchdog;
-use crate::{Error, Installation, StopMode, port};
+use crate::{Error, Installation, StopMode, free_port};
 
 /// How long PostgreSQL may take until it accepts connections; recovery after a crash is the long case.
 const READY_WITHIN: Duration = Duration::from_mins(1);
@@ -61,7 +61,7 @@ impl Server {
         let begun = Instant::now();
         let mut ports_left = PORTS_TRIED;
         loop {
-            let port = fixed_port.unwrap_or_else(port::free);
+            let port = fixed_port.unwrap_or_else(free_port);
             match Self::attempt(recipe, home, watchdog, port) {
                 Ok(server) => return Ok(server),
                 Err(Obstacle::PortTaken) if fixed_port.is_none() && ports_left > 0 => ports_left -= 1,

@@ -121,6 +121,18 @@ impl Client {
         }
     }
 
+    /// Reads what there is, and answers whether the connection ends then.
+    pub(crate) fn ends(mut self) -> bool {
+        let mut scratch = vec![0; 256 * 1024];
+        loop {
+            match self.stream.read(&mut scratch) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() == ErrorKind::ConnectionReset,
+            }
+        }
+    }
+
     fn next_text(&mut self) -> String {
         loop {
             if let Some((message, length)) = wire::read(&self.rest) {

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::crowd::Crowd;
-use super::process::Server;
+use super::node::Server;
 use super::speech::{Speech, payload};
 
-const CHANNEL: &str = "crowded";
+pub(crate) const CHANNEL: &str = "crowded";
 
 /// How long deliveries may take to come to an end.
 const PATIENCE: Duration = Duration::from_secs(30);

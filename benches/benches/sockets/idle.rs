@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::crowd::Crowd;
-use super::process::Server;
+use super::node::Server;
 use super::speech::Speech;
 
 /// How often a client says that it is there. `phoenix` does every 30 s, `@supabase/realtime-js` every 25 s.
@@ -22,15 +22,15 @@ pub(crate) struct Cost {
 pub(crate) fn measure(server: &Server, size: usize, together: usize, length: Duration) -> Cost {
     // What the first client brings about is not the price of one.
     drop(Crowd::join(Speech::Phoenix, server.address, &server.token, 10, |n| format!("idle:{n}")));
-    let before = server.memory();
+    let before = server.process.memory();
     let channel = |n| format!("idle:{}", n / together);
     let mut crowd = Crowd::join(Speech::Phoenix, server.address, &server.token, size, channel);
     let mut next = 0;
     beat(&mut crowd, &mut next, HEARTBEAT);
-    let (began, time) = (Instant::now(), server.time());
+    let (began, time) = (Instant::now(), server.process.time());
     beat(&mut crowd, &mut next, length);
-    let (time, length) = (server.time().saturating_sub(time), began.elapsed());
-    let memory = server.memory().saturating_sub(before);
+    let (time, length) = (server.process.time().saturating_sub(time), began.elapsed());
+    let memory = server.process.memory().saturating_sub(before);
     crowd.turn_for(Duration::from_secs(1));
     assert_eq!(crowd.heard.alive, next, "a heartbeat was not answered");
     Cost {

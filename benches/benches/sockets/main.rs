@@ -19,6 +19,7 @@ mod figures;
 mod idle;
 mod node;
 mod process;
+mod slow;
 mod socket_io;
 mod speech;
 mod wire;
@@ -32,7 +33,7 @@ use tokio::runtime::Runtime;
 
 use fanout::Audience;
 use figures::{Figures, quantile};
-use process::Server;
+use node::Server;
 use speech::Speech;
 
 /// Measures what sockets cost.
@@ -62,6 +63,9 @@ struct Args {
     /// Events per second when it is calm.
     #[arg(long, default_value_t = 4)]
     rate: u32,
+    /// For how long subscribers are watched with one that does not read, in seconds.
+    #[arg(long, default_value_t = 15)]
+    slow_seconds: u64,
     /// Only the parts with this in their names: idle, fan-out, slow.
     #[arg(long, default_value = "")]
     only: String,
@@ -84,7 +88,7 @@ fn main() {
         match part {
             "idle" => idle(&node, &args),
             "fan-out" => fan_out(&node, &args),
-            _ => {}
+            _ => slow(&node, &args),
         }
     }
     runtime.block_on(postgres.stop()).expect("stops");
@@ -135,5 +139,29 @@ fn fan_out(node: &Server, args: &Args) {
         ours[0].over(&theirs[0]).show(2),
         ours[1].over(&theirs[1]).show(2),
         ours[2].over(&theirs[2]).show(2)
+    );
+}
+
+fn slow(node: &Server, args: &Args) {
+    let length = Duration::from_secs(args.slow_seconds);
+    let mut figures = [(); 2].map(|()| [(); 2].map(|()| Figures::default()));
+    for round in 0..=args.rounds {
+        let latencies = slow::measure(node, args.subscribers, args.rate, length);
+        for (latencies, [p50, p99]) in latencies.iter().zip(&mut figures) {
+            // The first round warms up.
+            if round > 0 {
+                p50.push(quantile(latencies, 0.5).as_secs_f64() * 1000.0);
+                p99.push(quantile(latencies, 0.99).as_secs_f64() * 1000.0);
+            }
+        }
+    }
+    let [without, with] = &figures;
+    for (who, [p50, p99]) in ["without a reader that does not read", "with one"].into_iter().zip(&figures) {
+        println!("  {who}: at {} events/s p50 {} ms, p99 {} ms", args.rate, p50.show(1), p99.show(1));
+    }
+    println!(
+        "  x without: p50 {}, p99 {}",
+        with[0].over(&without[0]).show(2),
+        with[1].over(&without[1]).show(2)
     );
 }

@@ -3,15 +3,25 @@
 
 use std::env;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use super::process::Server;
+use switchboard_embedded_postgres::free_port;
+
+use super::process::Process;
 
 const SECRET: &str = "the secret of a load program, which is none";
+
+/// A server that clients connect to.
+pub(crate) struct Server {
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
+    /// What clients show to it.
+    pub(crate) token: String,
+}
 
 /// The binary, built if it is not there or not fresh.
 pub(crate) fn build() -> PathBuf {
@@ -38,7 +48,7 @@ pub(crate) fn start(binary: &PathBuf, database: &str) -> Server {
         .output()
         .expect("it can be started");
     let token = String::from_utf8(token.stdout).expect("a token is text").trim().to_owned();
-    let address = free_address();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     let mut command = Command::new(binary);
     command.args(["serve", "--exit-with-stdin"]).envs([
         ("DATABASE_URL", database),
@@ -48,16 +58,11 @@ pub(crate) fn start(binary: &PathBuf, database: &str) -> Server {
         ("WS_MESSAGE_RATE", "100000"),
         ("LOG_LEVEL", "warn"),
     ]);
-    let server = Server::new(Server::spawn(&mut command), address, token);
+    let server = Server { process: Process::start(&mut command), address, token };
     while !is_ready(address) {
         thread::sleep(Duration::from_millis(50));
     }
     server
-}
-
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are ports");
-    listener.local_addr().expect("it is bound")
 }
 
 fn is_ready(address: SocketAddr) -> bool {

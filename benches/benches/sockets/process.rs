@@ -1,25 +1,15 @@
-//! A server that is measured: started, read from `/proc`, and gone when it is dropped.
+//! A process that is measured: started, read from `/proc`, and gone when it is dropped.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-pub(crate) struct Server {
-    child: Child,
-    pub(crate) address: SocketAddr,
-    /// What clients show to it.
-    pub(crate) token: String,
-}
+pub(crate) struct Process(pub(crate) Child);
 
-impl Server {
+impl Process {
     /// Starts it. It ends with its standard input at the latest.
-    pub(crate) fn spawn(command: &mut Command) -> Child {
-        command.stdin(Stdio::piped()).spawn().expect("it can be started")
-    }
-
-    pub(crate) fn new(child: Child, address: SocketAddr, token: String) -> Self {
-        Self { child, address, token }
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::piped()).spawn().expect("it can be started"))
     }
 
     /// Resident memory in bytes.
@@ -43,14 +33,14 @@ impl Server {
     }
 
     fn proc(&self, what: &str) -> String {
-        fs::read_to_string(format!("/proc/{}/{what}", self.child.id())).expect("it runs, on Linux")
+        fs::read_to_string(format!("/proc/{}/{what}", self.0.id())).expect("it runs, on Linux")
     }
 }
 
-impl Drop for Server {
+impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended already, which somebody else has noticed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

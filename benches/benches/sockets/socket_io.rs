@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::process::Server;
+use super::node::Server;
+use super::process::Process;
 
 pub(crate) fn start() -> Server {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("compare/socket-io");
@@ -16,10 +17,10 @@ pub(crate) fn start() -> Server {
     }
     let mut command = Command::new("node");
     command.arg("server.js").env("NODE_ENV", "production").current_dir(&directory).stdout(Stdio::piped());
-    let mut child = Server::spawn(&mut command);
+    let mut process = Process::start(&mut command);
     let mut port = String::new();
-    let output = child.stdout.take().expect("it is piped");
+    let output = process.0.stdout.take().expect("it is piped");
     BufReader::new(output).read_line(&mut port).expect("it says where it listens");
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.trim().parse().expect("a port")));
-    Server::new(child, address, String::new())
+    Server { process, address, token: String::new() }
 }

@@ -72,6 +72,7 @@ impl Nodes {
             .env("CLUSTER_NODE_ID", &node_id)
             .env("AUTH_ORIGINS", &recipe.origins)
             .env_remove("CLUSTER_ENDPOINT")
+            .env_remove("MESH_ADDR")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -1,10 +1,16 @@
 //! Chooses where the nodes serve HTTP, and makes sure before anything is started that they can.
 
 use anyhow::ensure;
+use switchboard_embedded_postgres::free_port;
+use tokio::net::TcpListener;
 
 use crate::config::HttpAddr;
 
-/// One address for each of `count` nodes: consecutive ports from that of `first`, or free ones if it is 0.
+/// How often another free port is tried before the address is to blame.
+const ATTEMPTS: usize = 5;
+
+/// One address for each of `count` nodes: consecutive ports from that of `first`, or free ones if it is 0. Until the nodes have them, nobody
+/// holds them.
 pub(crate) async fn choose(first: &HttpAddr, count: u16) -> anyhow::Result<Vec<HttpAddr>> {
     ensure!(
         first.port().checked_add(count - 1).is_some(),
@@ -14,11 +20,22 @@ pub(crate) async fn choose(first: &HttpAddr, count: u16) -> anyhow::Result<Vec<H
     // All at once, so that no free port is found twice.
     let mut held = Vec::new();
     for offset in 0..count {
-        let port = if first.port() == 0 { 0 } else { first.port() + offset };
-        let addr = first.with_port(port);
-        held.push(addr.listen("--http").await?);
+        held.push(match first.port() {
+            0 => hold_any(first).await?,
+            port => first.with_port(port + offset).listen("--http").await?,
+        });
     }
     held.iter().map(|listener| Ok(first.with_port(listener.local_addr()?.port()))).collect()
+}
+
+/// Holds a free port. One that is chosen may be taken by somebody else first.
+async fn hold_any(addr: &HttpAddr) -> anyhow::Result<TcpListener> {
+    for _ in 1..ATTEMPTS {
+        if let Ok(listener) = addr.with_port(free_port()).listen("--http").await {
+            return Ok(listener);
+        }
+    }
+    addr.with_port(free_port()).listen("--http").await
 }
 
 #[cfg(test)]
