@@ -9,19 +9,24 @@
     reason = "a bench stops at the first surprise; criterion's macros make undocumented functions"
 )]
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use futures::StreamExt;
 use switchboard_core::health::HealthRegistry;
+use switchboard_core::node::{Node, NodeConfig, OnEviction};
 use switchboard_core::ports::{DurableBus, DurableItem, EphemeralBus, EphemeralItem, StartFrom};
 use switchboard_core::stats::StatsRegistry;
-use switchboard_core::types::{Channel, EventName, NodeId, Payload};
+use switchboard_core::timing::Timing;
+use switchboard_core::types::{Channel, EventName, NodeId, Payload, Stats};
 use switchboard_embedded_postgres::{Options, PrivatePostgres};
 use switchboard_memory::MemoryCluster;
+use switchboard_mesh::{META_KEY, Mesh, MeshConfig, MeshSocket};
 use switchboard_postgres::{Dsn, Postgres, PostgresConfig};
 use tokio::runtime::Runtime;
+use tokio::time::sleep;
 
 /// Events published at once; a burst lets batching show.
 const BURST: usize = 1000;
@@ -55,6 +60,42 @@ async fn postgres_node(url: &str, name: &str) -> Postgres {
     Postgres::connect(config, &StatsRegistry::default(), &HealthRegistry::default()).await.expect("connects")
 }
 
+/// A node with a mesh on loopback; the registry is in memory.
+async fn mesh_node(memory: &MemoryCluster, name: &str) -> (Node, Mesh) {
+    let (stats, health) = (StatsRegistry::default(), HealthRegistry::default());
+    let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let socket = MeshSocket::bind(&MeshConfig { addr, ..MeshConfig::default() }).expect("binds");
+    let mut meta = Stats::default();
+    meta.0.insert(META_KEY.to_owned(), socket.facts());
+    let config = NodeConfig {
+        node_id: NodeId::parse(name).expect("valid"),
+        endpoint: socket.local_addr().expect("bound").to_string().parse().expect("valid"),
+        meta,
+        timing: Timing::default(),
+        on_eviction: OnEviction::Stop,
+    };
+    let node = Node::spawn(memory.registry(), config, stats.clone());
+    let mesh = Mesh::start(socket, &node, None, &stats, &health).await.expect("starts");
+    (node, mesh)
+}
+
+/// Waits until what `from` publishes arrives at `to`.
+async fn linked(from: &Mesh, to: &Mesh) {
+    let message = Message::typical();
+    let mut events = to.ephemeral().subscribe(&message.channel).await.expect("subscribes");
+    let publish = async {
+        loop {
+            let sent = from.ephemeral().publish(&message.channel, &message.event, &message.payload).await;
+            sent.expect("publishes");
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        () = publish => {}
+        _ = events.next() => {}
+    }
+}
+
 fn bench(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("starts");
     let flushed = Options { configuration: vec![("fsync".into(), "on".into())], ..Options::default() };
@@ -62,6 +103,11 @@ fn bench(criterion: &mut Criterion) {
     let nodes = runtime
         .block_on(async { (postgres_node(server.url(), "a").await, postgres_node(server.url(), "b").await) });
     let memory = MemoryCluster::new();
+    let meshed = runtime.block_on(async {
+        let nodes = (mesh_node(&memory, "a").await, mesh_node(&memory, "b").await);
+        linked(&nodes.0.1, &nodes.1.1).await;
+        nodes
+    });
     let transports = [
         Transport {
             name: "memory",
@@ -73,10 +119,18 @@ fn bench(criterion: &mut Criterion) {
             publisher: (nodes.0.durable(), nodes.0.ephemeral()),
             subscriber: (nodes.1.durable(), nodes.1.ephemeral()),
         },
+        // Its durable bus is another's.
+        Transport {
+            name: "mesh",
+            publisher: (memory.durable(), meshed.0.1.ephemeral()),
+            subscriber: (memory.durable(), meshed.1.1.ephemeral()),
+        },
     ];
     ephemeral(criterion, &runtime, &transports);
-    durable(criterion, &runtime, &transports);
+    durable(criterion, &runtime, &transports[..2]);
     runtime.block_on(async {
+        meshed.0.1.close().await;
+        meshed.1.1.close().await;
         nodes.0.close().await;
         nodes.1.close().await;
         server.stop().await.expect("stops");

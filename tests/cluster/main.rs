@@ -11,6 +11,8 @@ mod database;
 mod demo;
 mod dev;
 mod eviction;
+#[cfg(feature = "mesh")]
+mod mesh;
 mod node;
 mod scale;
 mod signals;

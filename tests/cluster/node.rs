@@ -27,6 +27,9 @@ pub(crate) fn binary() -> &'static PathBuf {
     BINARY.get_or_init(|| {
         let mut build = StdCommand::new(env!("CARGO"));
         build.args(["build", "--quiet", "--package", "switchboard"]);
+        if cfg!(feature = "mesh") {
+            build.args(["--features", "mesh"]);
+        }
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }

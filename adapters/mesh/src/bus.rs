@@ -25,8 +25,8 @@ use crate::interest::Interest;
 use crate::link::{Hearing, Link};
 use crate::routes::{Addressee, Routes, Way};
 
-/// Longest wait for peers to know of a new subscription. One that does not answer for so long is about to be suspected anyway.
-const TOLD: Duration = Duration::from_secs(2);
+/// Longest wait for peers to know of a new subscription. One that does not answer for so long is about to be suspected.
+const TOLD: Duration = Duration::from_secs(1);
 
 /// The channel and event name of envelopes.
 pub(crate) struct Post {

@@ -76,7 +76,7 @@ impl Driver {
             membership,
             shared,
             state,
-            table: table(&me),
+            table: LinkTable::new(me.node_id.clone(), Rules::default(), rand::random()),
             me,
             tasks: JoinSet::new(),
             strangers: JoinSet::new(),
@@ -139,7 +139,7 @@ impl Driver {
             dial.abort();
         }
         self.strangers.abort_all();
-        self.table = table(&me);
+        self.table.reset();
         self.me = me;
     }
 
@@ -252,10 +252,6 @@ impl Driver {
         self.shared.unlink(link);
         close(&link.connection, reason);
     }
-}
-
-fn table(me: &Identity) -> LinkTable {
-    LinkTable::new(me.node_id.clone(), Rules::default(), rand::random())
 }
 
 async fn maybe_sleep_until(when: Option<Instant>) {

@@ -124,6 +124,20 @@ fn who_is_not_listed_is_refused_whoever_it_says_it_is() {
 }
 
 #[test]
+fn late_news_of_an_earlier_incarnations_connections_says_nothing_about_this_ones() {
+    let now = Instant::now();
+    let (mut a, before, _) = table("a", "b", now);
+    a.reset();
+    let dialled = a.step(now, Input::Members(vec![target("b")]));
+    let [Action::Dial { link, .. }] = dialled[..] else { panic!("{dialled:?}") };
+    assert_ne!(link, before);
+    for late in [Input::Answered { link: before }, Input::Closed { link: before, left: true }] {
+        assert_eq!(a.step(now, late), []);
+    }
+    assert!(matches!(a.step(now, Input::Answered { link })[..], [Action::Use { .. }]));
+}
+
+#[test]
 fn who_has_said_good_bye_is_not_dialled_again() {
     let now = Instant::now();
     let (mut a, link, _) = table("a", "b", now);

@@ -34,6 +34,12 @@ impl LinkTable {
         }
     }
 
+    /// Begins anew under another incarnation. Names of connections are not used again, since there may be late news of them.
+    pub(crate) fn reset(&mut self) {
+        self.peers.clear();
+        self.owners.clear();
+    }
+
     /// A name for a connection that a peer dialled.
     pub(crate) fn next_id(&mut self) -> LinkId {
         self.last_id += 1;

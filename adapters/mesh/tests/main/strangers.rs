@@ -4,13 +4,18 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use serde_json::json;
-use switchboard_core::ports::{Registration, Registry};
+use switchboard_core::ports::{Member as Row, Registration, Registry};
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{Endpoint, Stats};
 use switchboard_mesh::META_KEY;
 use tokio::net::UdpSocket;
 
 use crate::cluster::{Cluster, Member, next, nothing, socket, until};
+
+/// What a row said when it was written.
+fn again(row: Row) -> Registration {
+    Registration { identity: row.identity, endpoint: row.endpoint, meta: row.meta, timing: Timing::default() }
+}
 
 async fn linked_pair(cluster: &Cluster) -> (Member, Member) {
     let (a, b) = (cluster.start("a").await, cluster.start("b").await);
@@ -26,16 +31,9 @@ async fn a_key_that_the_registry_does_not_list_is_refused() {
     let (a, b) = linked_pair(&cluster).await;
     let elsewhere = Cluster::new();
     let mut sessions = Vec::new();
-    let ours = cluster.memory.registry().members().await.unwrap();
-    for member in ours {
+    for row in cluster.memory.registry().members().await.unwrap() {
         let session = elsewhere.memory.registry();
-        let registration = Registration {
-            identity: member.identity,
-            endpoint: member.endpoint,
-            meta: member.meta,
-            timing: Timing::default(),
-        };
-        session.register(&registration).await.unwrap();
+        session.register(&again(row)).await.unwrap();
         sessions.push(session);
     }
     // Lesser than all, so that it dials.
@@ -99,6 +97,38 @@ async fn a_key_that_two_rows_list_proves_neither() {
     // The link that stands was proved before; no new one is made with that key.
     until("it is not linked", || a.degraded().is_some_and(|why| why.contains("c is not reached"))).await;
     assert_eq!((a.linked(), b.linked()), (vec!["b".to_owned()], vec!["a".to_owned()]));
+}
+
+/// It has a registry of its own, which does not tell it that it was evicted; so it keeps dialling with the key that was good once.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_an_evicted_node_opens_nothing_and_its_old_row_cannot_be_written_again() {
+    let (cluster, elsewhere) = (Cluster::new(), Cluster::new());
+    let honest = cluster.start("b").await;
+    let (here, there) = (cluster.memory.registry(), elsewhere.memory.registry());
+    there.register(&again(here.members().await.unwrap().remove(0))).await.unwrap();
+    let evicted = elsewhere.start("a").await;
+    let rows = there.members().await.unwrap();
+    let row = again(rows.into_iter().find(|row| row.identity.node_id.as_str() == "a").unwrap());
+    here.register(&row).await.unwrap();
+    honest.has_links(&["a"]).await;
+    evicted.has_links(&["b"]).await;
+
+    cluster.memory.delete(&row.identity.node_id);
+    honest.has_links(&[]).await;
+    let refused = || evicted.degraded().is_some_and(|why| why.contains("b is not reached by mesh ("));
+    until("it is refused when it dials again", refused).await;
+
+    let successor = cluster.start("a").await;
+    honest.has_links(&["a"]).await;
+    successor.has_links(&["b"]).await;
+    assert!(cluster.memory.registry().register(&row).await.is_err(), "the successor holds the name");
+    let mut events = successor.subscribe("room:1").await;
+    for n in 0..100 {
+        honest.say("room:1", n).await;
+        assert_eq!(next(&mut events).await, n.to_string());
+    }
+    assert!(refused() && evicted.linked().is_empty());
+    assert_eq!(evicted.count("received_total"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -84,9 +84,42 @@ pub(crate) struct ClusterArgs {
     )]
     cluster_drain_timeout: OsString,
 
-    /// What carries ephemeral events: `pg` (NOTIFY). This build has no mesh.
-    #[arg(long, env = "CLUSTER_EPHEMERAL", hide_env_values = true, value_name = "pg", default_value = "pg")]
+    #[cfg_attr(
+        feature = "mesh",
+        doc = "What carries ephemeral events: `pg` (NOTIFY) or `mesh` (QUIC from node to node, and NOTIFY where that does not pass)."
+    )]
+    #[cfg_attr(
+        not(feature = "mesh"),
+        doc = "What carries ephemeral events: `pg` (NOTIFY). This build has no mesh."
+    )]
+    #[arg(
+        long,
+        env = "CLUSTER_EPHEMERAL",
+        hide_env_values = true,
+        value_name = TRANSPORTS,
+        default_value = "pg"
+    )]
     cluster_ephemeral: OsString,
+}
+
+const TRANSPORTS: &str = if cfg!(feature = "mesh") { "pg|mesh" } else { "pg" };
+
+/// What carries ephemeral events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ephemeral {
+    Pg,
+    #[cfg(feature = "mesh")]
+    Mesh,
+}
+
+impl Ephemeral {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pg => "pg",
+            #[cfg(feature = "mesh")]
+            Self::Mesh => "mesh",
+        }
+    }
 }
 
 /// As checked.
@@ -98,12 +131,13 @@ pub(crate) struct ClusterConfig {
     pub(crate) timing: Timing,
     pub(crate) on_eviction: OnEviction,
     pub(crate) drain_timeout: Duration,
+    pub(crate) ephemeral: Ephemeral,
 }
 
 impl ClusterArgs {
     pub(crate) fn resolve(self) -> Result<ClusterConfig, ConfigError> {
         let timing = timing(&self)?;
-        CLUSTER_EPHEMERAL.parse(&self.cluster_ephemeral, transport)?;
+        let ephemeral = CLUSTER_EPHEMERAL.parse(&self.cluster_ephemeral, transport)?;
         Ok(ClusterConfig {
             node_id: match self.cluster_node_id {
                 Some(id) => CLUSTER_NODE_ID.parse(&id, NodeId::parse)?,
@@ -116,6 +150,7 @@ impl ClusterArgs {
                 .map(|endpoint| CLUSTER_ENDPOINT.parse(&endpoint, Endpoint::parse))
                 .transpose()?,
             timing,
+            ephemeral,
             on_eviction: CLUSTER_ON_EVICTION.parse(&self.cluster_on_eviction, |text| {
                 one_of(text, &[("exit", OnEviction::Stop), ("rejoin", OnEviction::Rejoin)])
             })?,
@@ -139,9 +174,15 @@ fn timing(args: &ClusterArgs) -> Result<Timing, ConfigError> {
     })
 }
 
-fn transport(text: &str) -> Result<(), Invalid> {
+#[cfg(feature = "mesh")]
+fn transport(text: &str) -> Result<Ephemeral, Invalid> {
+    one_of(text, &[("pg", Ephemeral::Pg), ("mesh", Ephemeral::Mesh)])
+}
+
+#[cfg(not(feature = "mesh"))]
+fn transport(text: &str) -> Result<Ephemeral, Invalid> {
     if text == "mesh" {
         return Err(Invalid::new("transport", text, "must be pg: this build has no mesh"));
     }
-    one_of(text, &[("pg", ())])
+    one_of(text, &[("pg", Ephemeral::Pg)])
 }

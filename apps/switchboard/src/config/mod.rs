@@ -11,6 +11,8 @@ pub(crate) mod duration;
 mod http;
 mod http_addr;
 mod logs;
+#[cfg(feature = "mesh")]
+mod mesh;
 mod node_id;
 mod retention;
 mod setting;
@@ -19,16 +21,21 @@ mod typos;
 
 use clap::Args;
 use switchboard_core::node::OnEviction;
+use switchboard_core::types::PayloadLimits;
 use switchboard_gateway::SocketConfig;
 use switchboard_postgres::PostgresConfig;
 use tracing::{info, warn};
 
 pub(crate) use auth::{AUTH_JWT_SECRET, AuthArgs, AuthConfig, claim};
+#[cfg(feature = "mesh")]
+pub(crate) use cluster::Ephemeral;
 pub(crate) use cluster::{ClusterArgs, ClusterConfig};
 pub(crate) use database::{DatabaseArgs, DatabaseConfig};
 pub(crate) use http::{ADMIN_TOKEN, AdminToken, HttpArgs, HttpConfig};
 pub(crate) use http_addr::HttpAddr;
 pub(crate) use logs::{LogArgs, LogConfig, LogFormat};
+#[cfg(feature = "mesh")]
+pub(crate) use mesh::{MESH_ADDR, MeshArgs};
 pub(crate) use setting::{ConfigError, Setting};
 use sockets::SocketArgs;
 
@@ -39,6 +46,9 @@ pub(crate) struct ServeArgs {
     database: DatabaseArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
+    #[cfg(feature = "mesh")]
+    #[command(flatten)]
+    mesh: MeshArgs,
     #[command(flatten)]
     http: HttpArgs,
     #[command(flatten)]
@@ -62,6 +72,8 @@ pub(crate) struct ServeArgs {
 pub(crate) struct ServeConfig {
     pub(crate) database: DatabaseConfig,
     pub(crate) cluster: ClusterConfig,
+    #[cfg(feature = "mesh")]
+    pub(crate) mesh_addr: std::net::SocketAddr,
     pub(crate) http: HttpConfig,
     pub(crate) auth: AuthConfig,
     pub(crate) sockets: SocketConfig,
@@ -74,6 +86,8 @@ impl ServeArgs {
     pub(crate) fn resolve(self) -> Result<(ServeConfig, LogConfig), ConfigError> {
         let (database, cluster) = (self.database.resolve()?, self.cluster.resolve()?);
         let config = ServeConfig {
+            #[cfg(feature = "mesh")]
+            mesh_addr: self.mesh.resolve(cluster.endpoint.as_ref())?,
             http: self.http.resolve()?,
             auth: self.auth.resolve()?,
             sockets: self.sockets.resolve(cluster.drain_timeout)?,
@@ -89,7 +103,24 @@ impl ServeArgs {
 impl ServeConfig {
     /// What the PostgreSQL adapter needs to know.
     pub(crate) fn postgres(&self) -> PostgresConfig {
-        self.database.for_node(self.cluster.node_id.clone(), self.http.limits)
+        self.database.for_node(self.cluster.node_id.clone(), self.transport_limits())
+    }
+
+    /// What PostgreSQL must take: for the mesh, envelopes around events of the largest size.
+    #[cfg(feature = "mesh")]
+    fn transport_limits(&self) -> PayloadLimits {
+        let limits = self.http.limits;
+        match self.cluster.ephemeral {
+            Ephemeral::Pg => limits,
+            Ephemeral::Mesh => {
+                PayloadLimits { ephemeral: limits.ephemeral + switchboard_mesh::ENVELOPE_ROOM, ..limits }
+            }
+        }
+    }
+
+    #[cfg(not(feature = "mesh"))]
+    fn transport_limits(&self) -> PayloadLimits {
+        self.http.limits
     }
 
     /// Says once what is in effect, without secrets, and what looks like a mistake.
@@ -112,7 +143,7 @@ impl ServeConfig {
                 OnEviction::Rejoin => "rejoin",
             },
             drain_timeout = ?cluster.drain_timeout,
-            ephemeral = "pg",
+            ephemeral = cluster.ephemeral.name(),
             http_addr = %http.addr,
             admin_token = if http.admin_token.is_some() { "set" } else { "not set" },
             tokens = auth.tokens.as_ref().map(tracing::field::debug),

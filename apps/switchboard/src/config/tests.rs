@@ -41,7 +41,7 @@ fn the_defaults_are_those_of_the_documentation() {
     assert_eq!(config.database.schema.as_str(), "switchboard");
     assert_eq!(config.database.pool_size, 1);
     assert_eq!(config.http.addr.to_string(), "127.0.0.1:4000");
-    assert_eq!(config.http.limits, switchboard_core::types::PayloadLimits::default());
+    assert_eq!(config.http.limits, PayloadLimits::default());
     assert!(config.http.admin_token.is_none());
     assert_eq!(logs.format, LogFormat::Text);
 }
@@ -61,9 +61,9 @@ fn every_wrong_value_is_refused_by_a_message_that_names_variable_value_and_rule(
         ("--cluster-on-eviction", "restart", "exit or rejoin"),
         ("--cluster-drain-timeout", "1.5s", "10s, 500ms or 1m30s"),
         ("--cluster-drain-timeout", "2h", "at most 1h"),
-        ("--cluster-ephemeral", "mesh", "this build has no mesh"),
         ("--cluster-ephemeral", "nats", "must be pg"),
         ("--http-addr", "8080", "host:port"),
+        ("--http-max-connections", "9", "10 to 1000000"),
         ("--durable-max-bytes", "1MiB", "1024 to 16777216"),
         ("--log-level", "inof", "info"),
         ("--log-format", "xml", "text or json"),
@@ -83,7 +83,7 @@ fn a_value_that_is_set_but_empty_is_wrong_and_no_default() {
         .filter(|arg| arg.get_action().takes_values())
         .filter_map(|arg| arg.get_long().map(|long| format!("--{long}")))
         .collect();
-    assert_eq!(flags.len(), 32);
+    assert_eq!(flags.len(), if cfg!(feature = "mesh") { 34 } else { 33 });
     for flag in flags {
         let message = refusal(&flag, "");
         assert!(message.contains(&format!("({flag})")), "{message}");

@@ -27,7 +27,7 @@ impl Http {
         let addr = &config.http.addr;
         let listener = addr.listen("HTTP_ADDR").await?;
         let port = listener.local_addr()?.port();
-        let connections = files::for_http(config.postgres().max_connections())?;
+        let connections = files::for_http(config.http.max_connections, config.postgres().max_connections())?;
         info!(connections, url = addr.with_port(port).local_url(), "serving HTTP");
         let gateway = Gateway::new(
             GatewayConfig {

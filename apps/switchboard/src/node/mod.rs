@@ -8,6 +8,7 @@ mod endpoint;
 mod files;
 mod http;
 mod meta;
+mod transport;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use switchboard_core::health::HealthRegistry;
 use switchboard_core::node::{Node, NodeConfig, NodeEnd};
 use switchboard_core::presence::{Presence, PresenceConfig};
 use switchboard_core::stats::StatsRegistry;
+use switchboard_core::types::Endpoint;
 use switchboard_gateway::Services;
 use switchboard_postgres::Postgres;
 use tokio::time::{Instant, timeout_at};
@@ -27,6 +29,7 @@ use crate::config::ServeConfig;
 use crate::stop::{Reason, Stop};
 use crate::telemetry;
 use http::Http;
+use transport::{Bound, Transport};
 
 /// An orphan has nobody to hand its clients to, and its PostgreSQL is probably going, too.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
@@ -41,7 +44,7 @@ pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<Exit
     let _measuring = telemetry::watch_process(&stats);
     let http = Http::start(&config, &stats).await?;
 
-    let (postgres, node, presence) = tokio::select! {
+    let (postgres, node, transport, presence) = tokio::select! {
         started = start(&config, &http, &stats, &health) => started?,
         reason = stop.asked() => {
             info!(%reason, "stopping before the start was complete");
@@ -53,20 +56,20 @@ pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<Exit
         node: Arc::clone(&node),
         registry: postgres.registry(),
         durable: postgres.durable(),
-        ephemeral: postgres.ephemeral(),
+        ephemeral: transport.bus(),
         presence: Arc::clone(&presence),
         health,
     });
 
     tokio::select! {
         end = node.ended() => {
-            close(http, postgres, Instant::now() + EVICTED_PATIENCE).await;
+            close(http, &transport, postgres, Instant::now() + EVICTED_PATIENCE).await;
             explain(end)
         }
         reason = stop.asked() => {
             info!(%reason, "stopping");
             let deadline = Instant::now() + patience(&config, reason);
-            leave(&node, &presence, http, postgres, deadline).await;
+            leave(&node, &presence, &transport, http, postgres, deadline).await;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -78,14 +81,16 @@ async fn start(
     http: &Http,
     stats: &StatsRegistry,
     health: &HealthRegistry,
-) -> anyhow::Result<(Postgres, Arc<Node>, Arc<Presence>)> {
+) -> anyhow::Result<(Postgres, Arc<Node>, Transport, Arc<Presence>)> {
+    let bound = Bound::bind(config)?;
     let postgres = connect::connect(&config.postgres(), stats, health, |why| http.starting(why))
         .await
         // Its message says all; the causes would say it again.
         .map_err(|error| anyhow!("cannot use PostgreSQL: {error}"))?;
-    let node = join(config, &postgres, http.port(), stats.clone()).await?;
-    let presence = Presence::spawn(postgres.ephemeral(), &node, PresenceConfig::default(), stats);
-    Ok((postgres, Arc::new(node), Arc::new(presence)))
+    let node = join(config, &postgres, http.port(), &bound, stats.clone()).await?;
+    let transport = bound.start(&node, &postgres, stats, health).await?;
+    let presence = Presence::spawn(transport.bus(), &node, PresenceConfig::default(), stats);
+    Ok((postgres, Arc::new(node), transport, Arc::new(presence)))
 }
 
 /// Starts to join.
@@ -93,18 +98,23 @@ async fn join(
     config: &ServeConfig,
     postgres: &Postgres,
     http_port: u16,
+    bound: &Bound,
     stats: StatsRegistry,
 ) -> anyhow::Result<Node> {
-    let endpoint = match &config.cluster.endpoint {
-        Some(endpoint) => endpoint.clone(),
-        None => endpoint::detect(&config.database.dsn, http_port)
+    let (ip, port) = bound.address()?.unwrap_or((None, http_port));
+    let endpoint = match (&config.cluster.endpoint, ip) {
+        (Some(endpoint), _) => endpoint.clone(),
+        (None, Some(ip)) => Endpoint::from_ip(ip, port)?,
+        (None, None) => endpoint::detect(&config.database.dsn, port)
             .await
             .ok_or_else(|| anyhow!("found no address for peers to reach this node; set CLUSTER_ENDPOINT"))?,
     };
     info!(node_id = %config.cluster.node_id, %endpoint, "joining the cluster");
+    let mut meta = meta::describe(&config.http.addr, &endpoint, http_port);
+    bound.describe(&mut meta);
     let node = NodeConfig {
         node_id: config.cluster.node_id.clone(),
-        meta: meta::describe(&config.http.addr, &endpoint, http_port),
+        meta,
         endpoint,
         timing: config.cluster.timing,
         on_eviction: config.cluster.on_eviction,
@@ -113,19 +123,28 @@ async fn join(
 }
 
 /// The orderly end, by `deadline` at the latest: clients first, so that nobody is served by a node that is not in the cluster.
-async fn leave(node: &Node, presence: &Presence, http: Http, postgres: Postgres, deadline: Instant) {
+async fn leave(
+    node: &Node,
+    presence: &Presence,
+    transport: &Transport,
+    http: Http,
+    postgres: Postgres,
+    deadline: Instant,
+) {
     let left = |share: u32| deadline.saturating_duration_since(Instant::now()) / share;
     // Clients that do not let go must not cost us the farewell.
     http.stop(left(2)).await;
     let _ = timeout_at(deadline, presence.stop()).await;
+    let _ = timeout_at(deadline, transport.close()).await;
     node.leave(left(1)).await;
     if timeout_at(deadline, postgres.close()).await.is_err() {
         warn!("stopped before everything was closed: CLUSTER_DRAIN_TIMEOUT is over");
     }
 }
 
-async fn close(http: Http, postgres: Postgres, deadline: Instant) {
+async fn close(http: Http, transport: &Transport, postgres: Postgres, deadline: Instant) {
     http.stop(deadline.saturating_duration_since(Instant::now()) / 2).await;
+    let _ = timeout_at(deadline, transport.close()).await;
     // What is left open closes with the process.
     let _ = timeout_at(deadline, postgres.close()).await;
 }

@@ -81,6 +81,7 @@ fn a_flag_wins_over_its_variable() {
 }
 
 #[test]
+#[cfg(not(feature = "mesh"))]
 fn a_build_without_a_mesh_says_so() {
     let message = refusal(&mut serve_with("CLUSTER_EPHEMERAL", "mesh"), 2);
     assert!(message.contains("this build has no mesh"), "{message}");
