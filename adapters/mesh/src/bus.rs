@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use parking_lot::{Mutex, RwLock};
 use switchboard_core::fanout::{EPHEMERAL_MAILBOX, EphemeralFanout};
-use switchboard_core::ports::{EphemeralBus, EphemeralError, EphemeralItem, EphemeralStream};
+use switchboard_core::ports::{EphemeralBus, EphemeralError, EphemeralItem, EphemeralStream, Suspects};
 use switchboard_core::stats::Counter;
 use switchboard_core::types::{Channel, EphemeralEvent, EventName, Identity, Incarnation, Payload};
 use tokio::sync::Notify;
@@ -245,6 +245,10 @@ impl EphemeralBus for MeshBus {
         // Who has not answered by then hears of it later.
         let _ = timeout(TOLD, told).await;
         Ok(events)
+    }
+
+    fn suspects(&self) -> Suspects {
+        self.0.routes.read().suspects.subscribe()
     }
 }
 

@@ -44,7 +44,8 @@
 //!
 //! # Suspicion
 //!
-//! A peer that is silent for 1.8 s, or closes, has no link from then on. Who is in the cluster stays the registry's to say.
+//! A peer that is silent for 1.8 s, or closes, has no link from then on, and is among [`EphemeralBus::suspects`]. Who is in the cluster
+//! stays the registry's to say.
 
 mod bus;
 mod driver;

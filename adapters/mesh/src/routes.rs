@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use switchboard_core::types::{Channel, Identity, Incarnation};
+use tokio::sync::watch;
 
 use crate::link::Link;
 use crate::links::LinkId;
@@ -38,6 +39,8 @@ pub(crate) struct Routes {
     /// Generation of the last link to each peer that was ready.
     used: HashMap<Identity, u64>,
     addressees: Arc<[Addressee]>,
+    /// Peers that had a link once, and have none now.
+    pub(crate) suspects: watch::Sender<Arc<HashSet<Incarnation>>>,
 }
 
 impl Routes {
@@ -50,6 +53,7 @@ impl Routes {
             wanted: HashMap::new(),
             used: HashMap::new(),
             addressees: Arc::default(),
+            suspects: watch::Sender::default(),
         }
     }
 
@@ -148,5 +152,13 @@ impl Routes {
                 after: self.used.get(peer).copied().unwrap_or_default(),
             })
             .collect();
+        let unlinked =
+            self.peers.iter().filter(|peer| self.used.contains_key(peer) && !linked.contains(peer));
+        let suspects = Arc::new(unlinked.map(|peer| peer.incarnation).collect());
+        self.suspects.send_if_modified(|before| {
+            let changed = *before != suspects;
+            *before = suspects;
+            changed
+        });
     }
 }

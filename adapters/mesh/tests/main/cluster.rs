@@ -131,7 +131,7 @@ pub(crate) fn socket(ip: IpAddr) -> MeshSocket {
 }
 
 impl Member {
-    fn gauge(&self, name: &str) -> Value {
+    pub(crate) fn gauge(&self, name: &str) -> Value {
         self.stats.collect().0.remove(name).unwrap_or_default()
     }
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use switchboard_core::ports::{EphemeralBus, EphemeralError, EphemeralStream};
-use switchboard_core::types::{Channel, EventName, Payload};
+use switchboard_core::presence::{Presence, PresenceConfig};
+use switchboard_core::types::{Channel, EventName, Payload, PresenceKey};
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::{Cluster, Member, next, nothing, socket, until};
+use crate::cluster::{Cluster, Member, channel, next, nothing, socket, until};
 use crate::wire::Wire;
 
 /// Two nodes, and what lies between them.
@@ -58,6 +59,29 @@ async fn b093_b097_a_silent_path_is_left_within_two_seconds_and_taken_again_when
         nothing(&mut events);
     }
     assert_eq!(a.count("late_total") + b.count("late_total"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_behind_a_lost_link_is_marked_within_two_seconds_and_stays_present() {
+    let cluster = Cluster::new();
+    let (a, b, wires) = pair(&cluster).await;
+    let [here, there] = [&a, &b].map(|member| {
+        Presence::spawn(member.bus.clone(), &member.node, PresenceConfig::default(), &member.stats)
+    });
+    let (room, alice, meta) =
+        (channel("room:1"), PresenceKey::parse("alice").unwrap(), Payload::parse("{}").unwrap());
+    let _tracked = there.track(&room, &alice, &meta).unwrap();
+    until("alice is seen", || here.list(&room).contains_key(&alice)).await;
+    assert!(here.list_suspect(&room).is_empty());
+    wires.iter().for_each(Wire::cut);
+    let cut = Instant::now();
+    until("alice is marked", || here.list_suspect(&room).contains_key(&alice)).await;
+    assert!(cut.elapsed() < Duration::from_secs(2), "marked after {:?}", cut.elapsed());
+    assert!(here.list(&room).contains_key(&alice) && there.list_suspect(&room).is_empty());
+    assert_eq!(a.gauge("presence_suspect_entries"), 1);
+    wires.iter().for_each(Wire::heal);
+    until("the mark is taken back", || here.list_suspect(&room).is_empty()).await;
+    assert!(here.list(&room).contains_key(&alice));
 }
 
 /// Whatever way they take, what arrives is in order, and nothing comes twice.

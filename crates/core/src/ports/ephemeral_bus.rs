@@ -1,11 +1,13 @@
 //! The port for events that are not worth storing: typing, presence, cursors.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use tokio::sync::watch;
 
-use crate::types::{Channel, EphemeralEvent, EventName, Invalid, Payload};
+use crate::types::{Channel, EphemeralEvent, EventName, Incarnation, Invalid, Payload};
 
 /// Fast events that are gone when nobody listens.
 ///
@@ -28,7 +30,16 @@ pub trait EphemeralBus: Send + Sync {
     /// Starts listening to a channel. Events that local publishers publish after this returned are yielded; those of other
     /// nodes as soon as their next event is on its way. The stream ends only with the bus.
     async fn subscribe(&self, channel: &Channel) -> Result<EphemeralStream, EphemeralError>;
+
+    /// Members that this node heard directly and does not hear any more: perhaps dead, perhaps behind a broken path. A hint that comes
+    /// sooner than the registry's word; nobody is evicted by it. Never any on a bus that has no direct way to its peers.
+    fn suspects(&self) -> Suspects {
+        watch::channel(Arc::default()).1
+    }
 }
+
+/// See [`EphemeralBus::suspects`]. Its sender may be gone: then it does not change any more.
+pub type Suspects = watch::Receiver<Arc<HashSet<Incarnation>>>;
 
 /// See [`EphemeralBus::subscribe`].
 pub type EphemeralStream = BoxStream<'static, EphemeralItem>;

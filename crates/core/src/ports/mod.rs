@@ -81,7 +81,7 @@ mod ephemeral_bus;
 mod registry;
 
 pub use durable_bus::{DurableBus, DurableError, DurableItem, DurableStream, History, StartFrom};
-pub use ephemeral_bus::{EphemeralBus, EphemeralError, EphemeralItem, EphemeralStream};
+pub use ephemeral_bus::{EphemeralBus, EphemeralError, EphemeralItem, EphemeralStream, Suspects};
 pub use registry::{
     ChangeHints, Heartbeat, Member, Registered, Registration, Registry, RegistryError, Renewed, SweepScope,
     Swept,

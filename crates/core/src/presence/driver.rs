@@ -17,7 +17,7 @@ use super::replica::{Counts, Output, Replica};
 use super::wire::{self, Message};
 use crate::fanout::Fanout;
 use crate::membership::Membership;
-use crate::ports::{EphemeralBus, EphemeralError, EphemeralItem};
+use crate::ports::{EphemeralBus, EphemeralError, EphemeralItem, Suspects};
 use crate::stats::StatsRegistry;
 use crate::types::{Channel, EventName, Identity, Invalid};
 
@@ -30,11 +30,17 @@ pub(super) struct Shared {
     changed: Notify,
     stopped: AtomicBool,
     settled: watch::Sender<bool>,
+    suspects: Suspects,
     pub(super) fanout: Fanout<Arc<PresenceDiff>>,
 }
 
 impl Shared {
-    pub(super) fn new(me: Identity, config: PresenceConfig, stats: &StatsRegistry) -> Arc<Self> {
+    pub(super) fn new(
+        me: Identity,
+        config: PresenceConfig,
+        suspects: Suspects,
+        stats: &StatsRegistry,
+    ) -> Arc<Self> {
         let counts = Counts {
             diffs: stats.counter("presence_diffs_total"),
             syncs: stats.counter("presence_syncs_total"),
@@ -48,14 +54,18 @@ impl Shared {
             changed: Notify::new(),
             stopped: AtomicBool::new(false),
             settled: watch::Sender::new(false),
+            suspects,
             fanout: Fanout::new(MAILBOX),
         });
         for (name, read) in [
-            ("presence_entries", Replica::entries as fn(&Replica) -> usize),
-            ("presence_own_entries", Replica::own_entries),
+            ("presence_entries", (|shared| shared.replica.lock().entries()) as fn(&Self) -> usize),
+            ("presence_own_entries", |shared| shared.replica.lock().own_entries()),
+            ("presence_suspect_entries", |shared| {
+                shared.replica.lock().entries_of(&shared.suspects.borrow())
+            }),
         ] {
             let shared = Arc::downgrade(&shared);
-            stats.gauge(name, move || shared.upgrade().map(|shared| read(&shared.replica.lock())));
+            stats.gauge(name, move || shared.upgrade().map(|shared| read(&shared)));
         }
         shared
     }
@@ -77,6 +87,10 @@ impl Shared {
 
     pub(super) fn list(&self, channel: &Channel) -> Presences {
         self.replica.lock().rooms.list(channel)
+    }
+
+    pub(super) fn list_suspect(&self, channel: &Channel) -> Presences {
+        self.replica.lock().rooms.list_of(channel, &self.suspects.borrow())
     }
 
     /// See [`Rooms::shown`](super::rooms::Rooms::shown).

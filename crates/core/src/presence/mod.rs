@@ -48,7 +48,7 @@
 //! - Whoever untracks is gone at once. Whoever is cut off ([`Tracked`] was dropped, the node has left or was replaced by its
 //!   successor) is shown for [`PresenceConfig::grace`] longer, and is never absent if it is tracked again meanwhile, on whatever node.
 //! - Users of a dead node are gone when the registry sweeps it: by the stale threshold and one heartbeat. Presence itself convicts nobody,
-//!   since a bus that is down makes everybody silent.
+//!   since a bus that is down makes everybody silent. Where the bus [suspects](EphemeralBus::suspects) a node, its entries are marked until then.
 //! - A node that was evicted and joins again brings its users along, under the same refs.
 //!
 //! # What it costs
@@ -112,8 +112,8 @@ pub struct Presence {
 impl Presence {
     /// Starts to exchange presence with the members that `node` sees, over `bus`. One for each node.
     ///
-    /// Adds `presence_entries`, `presence_own_entries`, `presence_diffs_total`, `presence_syncs_total`, `presence_answers_total` and
-    /// `presence_garbage_total` to `stats`. Must be called within a Tokio runtime.
+    /// Adds `presence_entries`, `presence_own_entries`, `presence_suspect_entries`, `presence_diffs_total`, `presence_syncs_total`,
+    /// `presence_answers_total` and `presence_garbage_total` to `stats`. Must be called within a Tokio runtime.
     pub fn spawn(
         bus: Arc<dyn EphemeralBus>,
         node: &Node,
@@ -121,7 +121,7 @@ impl Presence {
         stats: &StatsRegistry,
     ) -> Self {
         let membership = node.membership();
-        let shared = Shared::new(membership.borrow().me().clone(), config, stats);
+        let shared = Shared::new(membership.borrow().me().clone(), config, bus.suspects(), stats);
         let stop = CancellationToken::new();
         let driver = Driver::new(bus, membership, Arc::clone(&shared), stop.clone());
         Self { shared, stop, task: Mutex::new(Some(tokio::spawn(driver.run()))) }
@@ -150,6 +150,12 @@ impl Presence {
     /// Who is there now, as far as this node knows.
     pub fn list(&self, channel: &Channel) -> Presences {
         self.shared.list(channel)
+    }
+
+    /// Those of [`list`](Self::list) whose node is [suspect](EphemeralBus::suspects): they are there until the registry sweeps it, and may be
+    /// gone already.
+    pub fn list_suspect(&self, channel: &Channel) -> Presences {
+        self.shared.list_suspect(channel)
     }
 
     /// Who is there, and every change from then on, without a seam. A subscriber that is too slow for the diffs gets a new state instead.

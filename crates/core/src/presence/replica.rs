@@ -132,6 +132,11 @@ impl Replica {
         self.own.len() + self.peers.values().map(|peer| peer.ledger.len()).sum::<usize>()
     }
 
+    /// Metas of some peers.
+    pub(super) fn entries_of(&self, owners: &HashSet<Incarnation>) -> usize {
+        owners.iter().filter_map(|owner| self.peers.get(owner)).map(|peer| peer.ledger.len()).sum()
+    }
+
     /// Metas of this node.
     pub(super) fn own_entries(&self) -> usize {
         self.own.len()

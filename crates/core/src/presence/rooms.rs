@@ -5,7 +5,7 @@
 //!
 //! Invariant: a key's metas are all live or all linger. Diffs, one after the other, lead from any earlier state to the present one.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -145,6 +145,16 @@ impl Rooms {
     /// Who is there, as of now.
     pub(super) fn list(&self, channel: &Channel) -> Presences {
         self.by_channel.get(channel).map(Room::list).unwrap_or_default()
+    }
+
+    /// Those of them whom one of `owners` tracks.
+    pub(super) fn list_of(&self, channel: &Channel, owners: &HashSet<Incarnation>) -> Presences {
+        let mut present = Presences::new();
+        for (key, items) in self.by_channel.get(channel).into_iter().flat_map(|room| &room.keys) {
+            let theirs = items.iter().filter(|item| owners.contains(&item.owner));
+            add(&mut present, key, theirs.map(|item| item.meta.clone()).collect());
+        }
+        present
     }
 
     /// Who is there, as those know it who have been given every diff up to the serial.
