@@ -126,6 +126,7 @@ impl Shared {
                 link.saw(version);
                 self.told.notify_waiters();
             }
+            Frame::Arrived(events) => link.arrived(events),
             // Said once already.
             Frame::Hello(_) => {}
         }

@@ -21,6 +21,7 @@ const HELLO: u8 = 1;
 const EVENT: u8 = 2;
 const INTEREST: u8 = 3;
 const SEEN: u8 = 4;
+const ARRIVED: u8 = 5;
 
 /// The first frame of either side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +69,8 @@ pub(crate) enum Frame<'a> {
     Interest(Interest),
     /// The state of the receiver's interest that the sender has seen.
     Seen(u64),
+    /// How many events have come to the sender over this link.
+    Arrived(u64),
 }
 
 /// Bytes that no version of this code sends.
@@ -96,6 +99,10 @@ pub(crate) fn write_interest(interest: &Interest, into: &mut Vec<u8>) {
 
 pub(crate) fn write_seen(version: u64, into: &mut Vec<u8>) {
     write(SEEN, &version, into);
+}
+
+pub(crate) fn write_arrived(events: u64, into: &mut Vec<u8>) {
+    write(ARRIVED, &events, into);
 }
 
 fn write(kind: u8, body: &impl Serialize, into: &mut Vec<u8>) {
@@ -197,6 +204,7 @@ fn understand(kind: u8, body: &[u8]) -> Result<Option<Frame<'_>>, FrameError> {
         EVENT => Frame::Event(read(kind, body)?),
         INTEREST => Frame::Interest(owned(kind, body)?),
         SEEN => Frame::Seen(read(kind, body)?),
+        ARRIVED => Frame::Arrived(read(kind, body)?),
         _ => return Ok(None),
     }))
 }
@@ -323,6 +331,7 @@ mod tests {
             write_interest(&interest, &mut bytes);
             write_event(&event("room:1", "{\"a\":[1,2]}"), &mut bytes);
             write_seen(77, &mut bytes);
+            write_arrived(7777, &mut bytes);
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
             let _ = read_hello(&bytes);

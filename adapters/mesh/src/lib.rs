@@ -59,6 +59,7 @@ mod link;
 mod links;
 mod members;
 mod outbox;
+mod progress;
 mod routes;
 mod sockets;
 mod state;

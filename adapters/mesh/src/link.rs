@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use quinn::{Connection, RecvStream, SendStream};
 use switchboard_core::stats::Counter;
 use switchboard_core::types::{Channel, Identity};
 use tokio::task::coop::consume_budget;
-use tracing::debug;
+use tokio::time::interval;
+use tracing::{debug, info};
 
 use crate::bus::Shared;
 use crate::frame::{Frame, Hello, Reader};
 use crate::handshake::{Candidate, close, told};
 use crate::links::{CloseReason, LinkId};
 use crate::outbox::Outbox;
+use crate::progress::{Counts, LOOK, Progress};
 
 /// Most bytes taken from the stream at once.
 const PIECE: usize = 64 * 1024;
@@ -31,6 +34,8 @@ pub(crate) struct Link {
     ready: AtomicBool,
     /// The state of our interest that the peer has seen.
     seen: AtomicU64,
+    /// Events that have come to the peer over it, as far as it has told.
+    arrived: AtomicU64,
     ended: AtomicBool,
 }
 
@@ -52,6 +57,7 @@ impl Link {
             received: Counter::default(),
             ready: AtomicBool::new(false),
             seen: AtomicU64::new(0),
+            arrived: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         })
     }
@@ -73,6 +79,17 @@ impl Link {
         self.seen.fetch_max(version, Ordering::AcqRel);
     }
 
+    pub(crate) fn arrived(&self, events: u64) {
+        self.arrived.fetch_max(events, Ordering::AcqRel);
+    }
+
+    fn counts(&self) -> Counts {
+        // What has arrived is read first: it was sent before.
+        let arrived = self.arrived.load(Ordering::Acquire);
+        let lost = self.connection.stats().path.lost_packets;
+        Counts { sent: self.outbox.sent.get(), arrived, lost }
+    }
+
     /// From now on nothing goes over it.
     pub(crate) fn end(&self) {
         self.ready.store(false, Ordering::Release);
@@ -87,6 +104,7 @@ pub(crate) async fn run(link: Arc<Link>, candidate: Candidate, shared: Arc<Share
     tokio::select! {
         () = read(&link, recv, &rest, &shared) => {}
         () = write(&link, send) => {}
+        () = watch(&link) => {}
     }
     // One direction may end before the other: the connection decides.
     let reason = connection.closed().await;
@@ -129,6 +147,23 @@ async fn write(link: &Link, mut send: SendStream) {
         }
         if send.write_all_chunks(&mut batch).await.is_err() {
             return;
+        }
+    }
+}
+
+/// Tells the peer what has come. Ends when what is sent does not arrive.
+async fn watch(link: &Link) {
+    let (mut progress, mut told, mut look) = (Progress::new(Instant::now()), 0, interval(LOOK));
+    loop {
+        look.tick().await;
+        let received = link.received.get();
+        if received != told {
+            link.outbox.arrived(received);
+            told = received;
+        }
+        if !progress.look(Instant::now(), link.counts()) {
+            info!(peer = %link.peer, "packets are lost and nothing arrives; giving the link up");
+            return close(&link.connection, CloseReason::Losing);
         }
     }
 }

@@ -44,6 +44,8 @@ struct Waiting {
     version: Option<u64>,
     /// What we have seen of the peer's interest.
     seen: Option<u64>,
+    /// How many events have come from it.
+    arrived: Option<u64>,
     chunks: VecDeque<Chunk>,
     bytes: usize,
     finished: bool,
@@ -99,6 +101,12 @@ impl Outbox {
         self.filled.notify_one();
     }
 
+    /// Lets the peer know how many events have come from it.
+    pub(crate) fn arrived(&self, events: u64) {
+        self.waiting.lock().arrived = Some(events);
+        self.filled.notify_one();
+    }
+
     /// Bytes of events that wait.
     pub(crate) fn backlog(&self) -> usize {
         self.waiting.lock().bytes
@@ -147,6 +155,9 @@ impl Outbox {
         }
         if let Some(seen) = waiting.seen.take() {
             frame::write_seen(seen, &mut control);
+        }
+        if let Some(arrived) = waiting.arrived.take() {
+            frame::write_arrived(arrived, &mut control);
         }
         if let Some(version) = waiting.version.take() {
             write_interest(std::mem::take(&mut waiting.interest), version, &mut control);

@@ -74,15 +74,18 @@ pub(crate) enum CloseReason {
     NotAMember,
     /// It said something that no version of this code says.
     Protocol,
+    /// The path loses what this node sends.
+    Losing,
 }
 
 impl CloseReason {
-    const ALL: [(Self, u32, &str); 4] = [
+    const ALL: [(Self, u32, &str); 5] = [
         // Not 0: that is what a connection says that was merely dropped.
         (Self::Leaving, 1, "leaving the cluster"),
         (Self::Duplicate, 2, "another connection is in use"),
         (Self::NotAMember, 3, "not a member of the cluster"),
         (Self::Protocol, 4, "broke the protocol"),
+        (Self::Losing, 5, "packets are lost and nothing arrives"),
     ];
 
     /// Code and text, for the wire.

@@ -12,7 +12,7 @@ use switchboard_core::types::{Channel, EventName, Payload, PresenceKey};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, Member, channel, next, nothing, socket, until};
-use crate::wire::Wire;
+use crate::wire::{Way, Wire};
 
 /// Two nodes, and what lies between them.
 async fn pair(cluster: &Cluster) -> (Member, Member, [Wire; 2]) {
@@ -82,6 +82,47 @@ async fn whoever_is_behind_a_lost_link_is_marked_within_two_seconds_and_stays_pr
     wires.iter().for_each(Wire::heal);
     until("the mark is taken back", || here.list_suspect(&room).is_empty()).await;
     assert!(here.list(&room).contains_key(&alice));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b093_a_path_that_swallows_large_packets_one_way_is_left_and_taken_again_when_it_heals() {
+    let cluster = Cluster::new();
+    let (a, b, wires) = pair(&cluster).await;
+    let swallow = |swallow| {
+        wires[0].swallow_large(Way::Back, swallow);
+        wires[1].swallow_large(Way::There, swallow);
+    };
+    let (mut there, mut here) = (b.subscribe("room:1").await, a.subscribe("room:2").await);
+    swallow(true);
+    for n in 0..20 {
+        a.say("room:1", n).await;
+        assert_eq!(next(&mut there).await, n.to_string());
+        b.say("room:2", n).await;
+        assert_eq!(next(&mut here).await, n.to_string());
+        sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!((a.linked(), b.linked()), (vec!["b".to_owned()], vec!["a".to_owned()]), "small ones pass");
+    let large = |n| format!("\"{n}{}\"", "x".repeat(4096));
+    let mut said = 0;
+    let gone = Instant::now();
+    while !a.linked().is_empty() {
+        a.say("room:1", large(said)).await;
+        said += 1;
+        assert!(gone.elapsed() < Duration::from_secs(5), "not noticed");
+        sleep(Duration::from_millis(50)).await;
+    }
+    unlinked(&a, &b).await;
+    let sent = a.count("fallback_sent_total");
+    for n in said..said + 50 {
+        a.say("room:1", large(n)).await;
+        assert_eq!(next(&mut there).await, large(n));
+    }
+    assert_eq!(a.count("fallback_sent_total"), sent + 50);
+    swallow(false);
+    linked(&a, &b).await;
+    a.say("room:1", large(said + 50)).await;
+    assert_eq!(next(&mut there).await, large(said + 50));
+    nothing(&mut there);
 }
 
 /// Whatever way they take, what arrives is in order, and nothing comes twice.
