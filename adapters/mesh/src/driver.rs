@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quinn::Incoming;
 use switchboard_core::membership::Membership;
-use switchboard_core::types::{Identity, NodeId};
+use switchboard_core::types::{Endpoint, Identity, NodeId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -22,6 +22,7 @@ use crate::key::KeyPair;
 use crate::link::{self, Link};
 use crate::links::{Action, CloseReason, Input, LinkId, LinkTable, Rank, Rules, Target};
 use crate::members::{Trusted, View};
+use crate::places;
 use crate::sockets::Sockets;
 use crate::state::State;
 
@@ -46,6 +47,8 @@ pub(crate) struct Driver {
     key: KeyPair,
     trusted: Trusted,
     membership: watch::Receiver<Arc<Membership>>,
+    /// Where this node says that it is.
+    endpoint: Endpoint,
     shared: Arc<Shared>,
     state: Arc<State>,
     me: Identity,
@@ -65,6 +68,7 @@ impl Driver {
         key: KeyPair,
         trusted: Trusted,
         membership: watch::Receiver<Arc<Membership>>,
+        endpoint: Endpoint,
         shared: Arc<Shared>,
         state: Arc<State>,
     ) -> Self {
@@ -74,6 +78,7 @@ impl Driver {
             key,
             trusted,
             membership,
+            endpoint,
             shared,
             state,
             table: LinkTable::new(me.node_id.clone(), Rules::default(), rand::random()),
@@ -126,6 +131,8 @@ impl Driver {
         self.shared
             .remember(&view.targets.iter().map(|target| target.identity.incarnation).collect::<Vec<_>>());
         self.state.others(&view.others);
+        let places = view.targets.iter().map(|target| (&target.identity.node_id, &target.endpoint));
+        self.state.doubts(places::doubts(&self.endpoint, places));
         self.step(Input::Members(view.targets));
     }
 

@@ -59,6 +59,7 @@ mod link;
 mod links;
 mod members;
 mod outbox;
+mod places;
 mod progress;
 mod routes;
 mod sockets;
@@ -186,7 +187,9 @@ impl Mesh {
             tasks.spawn(bus::open_envelopes(Arc::clone(&shared), envelopes));
         }
         let (sockets, stop) = (Arc::new(sockets), CancellationToken::new());
-        let driver = Driver::new(Arc::clone(&sockets), key, trusted, membership, Arc::clone(&shared), state);
+        let endpoint = node.endpoint().clone();
+        let driver =
+            Driver::new(Arc::clone(&sockets), key, trusted, membership, endpoint, Arc::clone(&shared), state);
         tasks.spawn(driver.run(stop.clone()));
         Ok(Self { shared, sockets, stop, tasks: Mutex::new(tasks) })
     }

@@ -28,6 +28,8 @@ struct Known {
     unlinked: HashMap<NodeId, Trouble>,
     others: Vec<NodeId>,
     errors: HashMap<NodeId, String>,
+    /// What is wrong with addresses.
+    doubts: Vec<String>,
 }
 
 struct Trouble {
@@ -72,6 +74,15 @@ impl State {
         self.known.lock().others = others.iter().map(|other| other.node_id.clone()).collect();
     }
 
+    /// What is wrong with the addresses that nodes say they are at.
+    pub(crate) fn doubts(&self, doubts: Vec<String>) {
+        let mut known = self.known.lock();
+        for doubt in doubts.iter().filter(|doubt| !known.doubts.contains(doubt)) {
+            warn!("{doubt}");
+        }
+        known.doubts = doubts;
+    }
+
     fn condition(&self) -> Condition {
         let known = self.known.lock();
         let troubled = known.unlinked.iter().filter(|(_, trouble)| trouble.warned);
@@ -82,11 +93,11 @@ impl State {
             })
             .chain(known.others.iter().map(|other| format!("{other} has no mesh")))
             .collect();
-        if parts.is_empty() {
-            return Condition::Ok;
-        }
         parts.sort();
-        Condition::Degraded(format!("{}: ephemeral events take the fallback", parts.join(", ")))
+        let fallback =
+            (!parts.is_empty()).then(|| format!("{}: ephemeral events take the fallback", parts.join(", ")));
+        let all: Vec<_> = known.doubts.iter().cloned().chain(fallback).collect();
+        if all.is_empty() { Condition::Ok } else { Condition::Degraded(all.join("; ")) }
     }
 }
 

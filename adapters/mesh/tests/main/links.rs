@@ -124,6 +124,25 @@ async fn b090_b103_peers_are_reached_by_ipv4_ipv6_and_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn b100_an_address_that_others_cannot_use_is_named_on_both_sides() {
+    let cluster = Cluster::new();
+    let here = cluster.start("a").await;
+    assert_eq!(here.degraded(), None);
+    let elsewhere =
+        cluster.member("b", socket(Ipv4Addr::LOCALHOST.into()), "192.0.2.7:4433".parse().unwrap()).await;
+    until("the one says so", || {
+        here.degraded().is_some_and(|why| why.contains("this node says that it is at 127.0.0.1:"))
+    })
+    .await;
+    until("and the other one", || {
+        elsewhere.degraded().is_some_and(|why| why.contains("a says that it is at 127.0.0.1:"))
+    })
+    .await;
+    elsewhere.leave().await;
+    until("all are here again", || here.degraded().is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_listens_to_elsewhere_is_sent_to_nobody() {
     let cluster = Cluster::new();
     let members = [cluster.start("a").await, cluster.start("b").await];

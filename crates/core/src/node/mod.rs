@@ -89,6 +89,7 @@ pub enum NodeEnd {
 /// A node of the cluster. Dropping it aborts its task without leaving; peers then sweep it.
 #[derive(Debug)]
 pub struct Node {
+    endpoint: Endpoint,
     status: watch::Receiver<NodeStatus>,
     membership: watch::Receiver<Arc<Membership>>,
     end: watch::Receiver<Option<NodeEnd>>,
@@ -113,14 +114,21 @@ impl Node {
         spawn: impl FnOnce(BoxFuture<'static, ()>) -> JoinHandle<()>,
     ) -> Self {
         let (leave, leave_asked) = oneshot::channel();
+        let endpoint = config.endpoint.clone();
         let (driver, handles) = driver::Driver::new(registry, config, stats);
         Self {
+            endpoint,
             status: handles.status,
             membership: handles.membership,
             end: handles.end,
             leave: parking_lot::Mutex::new(Some(leave)),
             task: spawn(driver.run(leave_asked).boxed()),
         }
+    }
+
+    /// Where it says that peers reach it.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// Where the node stands, now and as it changes.
