@@ -15,5 +15,7 @@ mod eviction;
 mod mesh;
 mod node;
 mod scale;
+#[cfg(feature = "mesh")]
+mod segments;
 mod signals;
 mod strangers;

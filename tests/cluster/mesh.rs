@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::node::{Cluster, Node, SLACK, TOKEN};
 
-fn command(cluster: &Cluster, name: &str) -> Command {
+pub(crate) fn command(cluster: &Cluster, name: &str) -> Command {
     let mut command = cluster.command(name);
     command.env("CLUSTER_EPHEMERAL", "mesh").env("MESH_ADDR", "127.0.0.1:0");
     command
@@ -20,14 +20,14 @@ async fn start(cluster: &Cluster, name: &str) -> Node {
 }
 
 /// The gauges of a node, as the registry has them.
-async fn stats(asked: &Node, name: &str) -> Value {
+pub(crate) async fn stats(asked: &Node, name: &str) -> Value {
     let Some((200, body)) = asked.get("/api/admin/cluster").await else { return Value::Null };
     let rows = body["data"].as_array().unwrap().iter();
     rows.clone().find(|row| row["node_id"] == name).map_or(Value::Null, |row| row["stats"].clone())
 }
 
 /// Waits until `name` shows ready links to exactly `peers`.
-async fn linked(asked: &Node, name: &str, peers: &[&str]) {
+pub(crate) async fn linked(asked: &Node, name: &str, peers: &[&str]) {
     eventually(LONG, &format!("{name} is linked to {peers:?}"), async || {
         let stats = stats(asked, name).await;
         let Some(links) = stats["mesh"]["peers"].as_object() else { return false };
@@ -39,13 +39,13 @@ async fn linked(asked: &Node, name: &str, peers: &[&str]) {
 }
 
 /// The events of a channel that a node hears.
-struct Ear {
+pub(crate) struct Ear {
     response: reqwest::Response,
     text: String,
 }
 
 impl Ear {
-    async fn on(node: &Node, channel: &str) -> Self {
+    pub(crate) async fn on(node: &Node, channel: &str) -> Self {
         let request = http_client().get(format!("{}/api/channels/{channel}/events", node.url));
         let response = request.bearer_auth(TOKEN).header("accept", "text/event-stream").send().await.unwrap();
         let mut ear = Self { response, text: String::new() };
@@ -67,12 +67,12 @@ impl Ear {
         }
     }
 
-    async fn hears(&mut self) -> Value {
+    pub(crate) async fn hears(&mut self) -> Value {
         serde_json::from_str::<Value>(&self.line("data: ").await).unwrap()["payload"].clone()
     }
 }
 
-async fn say(node: &Node, payload: impl Into<Value>) {
+pub(crate) async fn say(node: &Node, payload: impl Into<Value>) {
     let body = json!({ "event": "typing", "payload": payload.into(), "ephemeral": true });
     assert_eq!(node.publish("room:1", &body).await.0, 202);
 }

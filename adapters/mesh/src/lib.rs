@@ -105,12 +105,19 @@ pub struct MeshConfig {
     pub addr: SocketAddr,
     /// Largest payloads.
     pub limits: PayloadLimits,
+    /// Whether the system may be handed many datagrams at once, to cut them apart itself (UDP GSO). Where it turns out that it cannot, that is
+    /// noticed, at the cost of some lost packets; where it loses them without a word, it must be told here.
+    pub segmentation_offload: bool,
 }
 
 impl Default for MeshConfig {
-    /// All interfaces, any port.
+    /// All interfaces, any port, with segmentation offload.
     fn default() -> Self {
-        Self { addr: SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), limits: PayloadLimits::default() }
+        Self {
+            addr: SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+            limits: PayloadLimits::default(),
+            segmentation_offload: true,
+        }
     }
 }
 
@@ -126,7 +133,7 @@ impl MeshSocket {
     /// Binds the address and makes the key. Must be called within a Tokio runtime.
     pub fn bind(config: &MeshConfig) -> Result<Self, MeshError> {
         let (key, trusted) = (KeyPair::generate()?, Trusted::default());
-        let sockets = Sockets::bind(config.addr, &key, &trusted)?;
+        let sockets = Sockets::bind(config.addr, config.segmentation_offload, &key, &trusted)?;
         Ok(Self { sockets, key, trusted, limits: config.limits })
     }
 

@@ -49,9 +49,14 @@ enum Family {
 
 impl Sockets {
     /// Binds `address`; the unspecified IPv6 address stands for both families, and for IPv4 alone where there is no IPv6.
-    pub(crate) fn bind(address: SocketAddr, key: &KeyPair, trusted: &Trusted) -> Result<Self, MeshError> {
+    pub(crate) fn bind(
+        address: SocketAddr,
+        segmentation_offload: bool,
+        key: &KeyPair,
+        trusted: &Trusted,
+    ) -> Result<Self, MeshError> {
         let refuse = |source| MeshError::Bind { address: address.to_string(), source };
-        let transport = Arc::new(transport());
+        let transport = Arc::new(transport(segmentation_offload));
         let mut server = quinn::ServerConfig::with_crypto(Arc::new(tls::server(key, trusted)?));
         server.transport_config(Arc::clone(&transport)).migration(false).max_incoming(1024);
         let (socket, main_family) = open(address).map_err(refuse)?;
@@ -103,9 +108,10 @@ impl Sockets {
     }
 }
 
-fn transport() -> TransportConfig {
+fn transport(segmentation_offload: bool) -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
+        .enable_segmentation_offload(segmentation_offload)
         .keep_alive_interval(Some(KEEP_ALIVE))
         .max_idle_timeout(IdleTimeout::try_from(SILENCE).ok())
         .initial_rtt(FIRST_RTT)

@@ -1,4 +1,4 @@
-//! Where the mesh listens.
+//! Where the mesh listens, and how it sends.
 
 use std::ffi::OsString;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -6,9 +6,10 @@ use std::net::{Ipv6Addr, SocketAddr};
 use clap::Args;
 use switchboard_core::types::{Endpoint, Invalid};
 
-use super::setting::{ConfigError, Setting};
+use super::setting::{ConfigError, Setting, one_of};
 
 pub(crate) const MESH_ADDR: Setting = Setting::new("MESH_ADDR", "--mesh-addr");
+const MESH_GSO: Setting = Setting::new("MESH_GSO", "--mesh-gso");
 
 /// As given.
 #[derive(Args)]
@@ -18,19 +19,36 @@ pub(crate) struct MeshArgs {
     /// [default: all interfaces, with the port of `CLUSTER_ENDPOINT` or a free one]
     #[arg(long, env = "MESH_ADDR", hide_env_values = true, value_name = "IP:PORT")]
     mesh_addr: Option<OsString>,
+
+    /// Whether the system cuts datagrams apart (UDP GSO): `on` or `off`. Off costs processor time; needed where a driver or a virtual network
+    /// loses them without saying so.
+    #[arg(long, env = "MESH_GSO", hide_env_values = true, value_name = "on|off", default_value = "on")]
+    mesh_gso: OsString,
+}
+
+/// As checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MeshSettings {
+    pub(crate) addr: SocketAddr,
+    pub(crate) gso: bool,
 }
 
 impl MeshArgs {
-    /// The address, for a node that peers reach at `endpoint`, if that was said.
-    pub(crate) fn resolve(self, endpoint: Option<&Endpoint>) -> Result<SocketAddr, ConfigError> {
-        let Some(given) = self.mesh_addr else { return Ok(everywhere(endpoint.map_or(0, Endpoint::port))) };
-        let addr = MESH_ADDR.parse(&given, parse)?;
-        if addr.port() == 0 && endpoint.is_some() {
-            let rule = "must name its port where CLUSTER_ENDPOINT is set, or peers would dial another one";
-            return Err(MESH_ADDR.refuse(&given.to_string_lossy(), rule));
-        }
-        Ok(addr)
+    /// For a node that peers reach at `endpoint`, if that was said.
+    pub(crate) fn resolve(self, endpoint: Option<&Endpoint>) -> Result<MeshSettings, ConfigError> {
+        let gso = MESH_GSO.parse(&self.mesh_gso, |text| one_of(text, &[("on", true), ("off", false)]))?;
+        Ok(MeshSettings { addr: addr(self.mesh_addr, endpoint)?, gso })
     }
+}
+
+fn addr(given: Option<OsString>, endpoint: Option<&Endpoint>) -> Result<SocketAddr, ConfigError> {
+    let Some(given) = given else { return Ok(everywhere(endpoint.map_or(0, Endpoint::port))) };
+    let addr = MESH_ADDR.parse(&given, parse)?;
+    if addr.port() == 0 && endpoint.is_some() {
+        let rule = "must name its port where CLUSTER_ENDPOINT is set, or peers would dial another one";
+        return Err(MESH_ADDR.refuse(&given.to_string_lossy(), rule));
+    }
+    Ok(addr)
 }
 
 fn parse(text: &str) -> Result<SocketAddr, Invalid> {
@@ -51,8 +69,9 @@ mod tests {
 
     fn resolved(given: Option<&str>, endpoint: Option<&str>) -> Result<String, String> {
         let endpoint = endpoint.map(|endpoint| Endpoint::parse(endpoint).unwrap());
-        let args = MeshArgs { mesh_addr: given.map(OsString::from) };
-        args.resolve(endpoint.as_ref()).map(|addr| addr.to_string()).map_err(|error| error.to_string())
+        addr(given.map(OsString::from), endpoint.as_ref())
+            .map(|addr| addr.to_string())
+            .map_err(|error| error.to_string())
     }
 
     #[test]

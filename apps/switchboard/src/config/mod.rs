@@ -35,7 +35,7 @@ pub(crate) use http::{ADMIN_TOKEN, AdminToken, HttpArgs, HttpConfig};
 pub(crate) use http_addr::HttpAddr;
 pub(crate) use logs::{LogArgs, LogConfig, LogFormat};
 #[cfg(feature = "mesh")]
-pub(crate) use mesh::{MESH_ADDR, MeshArgs};
+pub(crate) use mesh::{MESH_ADDR, MeshArgs, MeshSettings};
 pub(crate) use setting::{ConfigError, Setting};
 use sockets::SocketArgs;
 
@@ -73,7 +73,7 @@ pub(crate) struct ServeConfig {
     pub(crate) database: DatabaseConfig,
     pub(crate) cluster: ClusterConfig,
     #[cfg(feature = "mesh")]
-    pub(crate) mesh_addr: std::net::SocketAddr,
+    pub(crate) mesh: MeshSettings,
     pub(crate) http: HttpConfig,
     pub(crate) auth: AuthConfig,
     pub(crate) sockets: SocketConfig,
@@ -87,7 +87,7 @@ impl ServeArgs {
         let (database, cluster) = (self.database.resolve()?, self.cluster.resolve()?);
         let config = ServeConfig {
             #[cfg(feature = "mesh")]
-            mesh_addr: self.mesh.resolve(cluster.endpoint.as_ref())?,
+            mesh: self.mesh.resolve(cluster.endpoint.as_ref())?,
             http: self.http.resolve()?,
             auth: self.auth.resolve()?,
             sockets: self.sockets.resolve(cluster.drain_timeout)?,

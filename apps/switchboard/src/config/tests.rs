@@ -83,7 +83,7 @@ fn a_value_that_is_set_but_empty_is_wrong_and_no_default() {
         .filter(|arg| arg.get_action().takes_values())
         .filter_map(|arg| arg.get_long().map(|long| format!("--{long}")))
         .collect();
-    assert_eq!(flags.len(), if cfg!(feature = "mesh") { 34 } else { 33 });
+    assert_eq!(flags.len(), if cfg!(feature = "mesh") { 35 } else { 33 });
     for flag in flags {
         let message = refusal(&flag, "");
         assert!(message.contains(&format!("({flag})")), "{message}");

@@ -40,7 +40,11 @@ impl Bound {
         if config.cluster.ephemeral == Ephemeral::Pg {
             return Ok(Self { mesh: None });
         }
-        let mesh = MeshConfig { addr: config.mesh_addr, limits: config.http.limits };
+        let mesh = MeshConfig {
+            addr: config.mesh.addr,
+            limits: config.http.limits,
+            segmentation_offload: config.mesh.gso,
+        };
         let socket = MeshSocket::bind(&mesh).with_context(|| MESH_ADDR.to_string())?;
         Ok(Self { mesh: Some(socket) })
     }
