@@ -50,20 +50,24 @@ async fn run(
     let (mut connections, idle) = (Connections::new(), Idle::new(bounds.chance));
     // Accepted, but there is no place for it yet. Whoever comes after it waits in the kernel.
     let mut newcomer = None;
+    // Somebody is making place for it. The place is free when that one has gone, not before.
+    let mut dismissing = false;
     loop {
         let full = connections.len() >= most;
-        if let Some(stream) = newcomer.take_if(|_| !full || idle.dismiss_one()) {
+        dismissing = full && (dismissing || newcomer.is_some() && idle.dismiss_one());
+        if let Some(stream) = newcomer.take_if(|_| !full) {
             let (seat, router, stop) = (idle.seat(), router.clone(), stop.clone());
             connections.spawn(async move {
                 let attended = connection::attend(stream, router, bounds, &seat, stop);
                 seat.dismissed().run_until_cancelled(attended).await.flatten()
             });
+            debug_assert!(connections.len() <= most, "{} connections in {most} places", connections.len());
         }
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
             Some(ended) = connections.join_next() => go_on(&mut connections, ended),
-            () = idle.somebody(), if newcomer.is_some() => {}
+            () = idle.somebody(), if newcomer.is_some() && !dismissing => {}
             accepted = listener.accept(), if newcomer.is_none() => match accepted {
                 Ok((stream, _)) => newcomer = Some(stream),
                 Err(error) if is_of_the_client(&error) => {}
