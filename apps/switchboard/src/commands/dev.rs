@@ -223,6 +223,9 @@ fn check_environment(database_url: Option<&OsString>) -> anyhow::Result<ServeCon
         ["--http-addr=127.0.0.1:0", "--cluster-node-id=node-1", "--cluster-endpoint=127.0.0.1:1"]
             .map(Into::into),
     );
+    if cfg!(feature = "mesh") {
+        flags.push("--mesh-addr=:1".into());
+    }
     flags.extend(["--database-url".into(), database_url.unwrap_or(&placeholder).clone()]);
     match Cli::try_parse_from(flags)?.command {
         Command::Serve(args) => Ok(args.resolve()?.0),
