@@ -12,6 +12,8 @@ mod demo;
 mod dev;
 mod eviction;
 #[cfg(feature = "mesh")]
+mod floods;
+#[cfg(feature = "mesh")]
 mod mesh;
 mod node;
 mod scale;

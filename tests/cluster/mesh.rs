@@ -15,7 +15,7 @@ pub(crate) fn command(cluster: &Cluster, name: &str) -> Command {
     command
 }
 
-async fn start(cluster: &Cluster, name: &str) -> Node {
+pub(crate) async fn start(cluster: &Cluster, name: &str) -> Node {
     Node::start(name, command(cluster, name)).await
 }
 

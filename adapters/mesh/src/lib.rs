@@ -61,6 +61,8 @@ mod members;
 mod outbox;
 mod places;
 mod progress;
+#[cfg(test)]
+mod rogue;
 mod routes;
 mod sockets;
 mod state;
