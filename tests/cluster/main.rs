@@ -15,6 +15,7 @@ mod eviction;
 mod floods;
 #[cfg(feature = "mesh")]
 mod mesh;
+mod metrics;
 mod node;
 mod scale;
 #[cfg(feature = "mesh")]

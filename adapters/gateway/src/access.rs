@@ -10,6 +10,7 @@ use subtle::ConstantTimeEq;
 use switchboard_core::access::{AuthError, Grant};
 use time::OffsetDateTime;
 
+use crate::metrics::MetricsAccess;
 use crate::problem::Problem;
 use crate::state::Gateway;
 
@@ -85,6 +86,29 @@ impl Gateway {
             return Ok(());
         }
         Err(AuthError::Invalid("it is not this node's admin token".to_owned()).into())
+    }
+
+    /// Lets pass who may read the metrics.
+    pub(crate) fn admit_scraper(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let MetricsAccess { token, open } = &self.config().metrics;
+        if *open {
+            return Ok(());
+        }
+        if self.config().open_access {
+            return must_be_addressed_as_local(headers);
+        }
+        let token = token.as_deref().filter(|token| !token.is_empty());
+        if token.is_none() && self.admin_token().is_none() {
+            let detail = "this node has neither METRICS_TOKEN nor ADMIN_TOKEN, so nobody may read metrics; \
+                METRICS_OPEN=true lets everybody";
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        }
+        let given = bearer(headers).ok_or(AuthError::Missing)?;
+        if self.is_admin(given) || token.is_some_and(|token| given.ct_eq(token.as_bytes()).into()) {
+            return Ok(());
+        }
+        let reason = "it is neither this node's METRICS_TOKEN nor its ADMIN_TOKEN";
+        Err(AuthError::Invalid(reason.to_owned()).into())
     }
 
     fn admin_token(&self) -> Option<&str> {

@@ -5,6 +5,7 @@
 //! | `GET /livez` | 200 as long as the process serves; never depends on PostgreSQL |
 //! | `GET /readyz` | 200 if the node should get work, 503 with the reason if not |
 //! | `GET /health` | 200 `{"status": "healthy", "node_id", "cluster": {"size", "peers", "heartbeat_age_ms"}}`; 503 with `"unhealthy"` and the `reason` when `/readyz` says 503; `warnings` if somebody should look |
+//! | `GET /metrics` | 200 and the node's metrics in the text format of Prometheus; every one is explained in `docs/metrics.md` |
 //! | `GET /api/admin/cluster` | 200 `{"data": [member, …], "timing": {"heartbeat_interval_ms", "stale_threshold_ms"}}`, ordered by `seq`; a member is `{"node_id", "endpoint", "registered_at", "heartbeat", "heartbeat_age_ms", "incarnation", "stats", "meta"}` |
 //! | `POST /api/channels/{channel}/events` | publishes `{"event": name, "payload": any JSON, "ephemeral": false}`: 201 `{"position"}` once a durable event is committed, 202 when an ephemeral one is on its way |
 //! | `GET /api/channels/{channel}/events` with `Accept: text/event-stream` | 200 and a stream of both kinds of event (see the `sse` module), from now on, or after the position in `Last-Event-ID` or `?after=` (`oldest` for all that remains) |
@@ -45,6 +46,8 @@
 //! does, which counts before all of these, and in messages. A stream ends when its token does, and says `expired` first. Rights are looked up
 //! under the exact name of the channel, and nobody has any in the cluster's own, whose names start with `$switchboard`. With [`GatewayConfig::open_access`] the channel routes need no token.
 //!
+//! The metrics open to the admin token, to [`MetricsAccess::token`], which opens nothing else, or to everybody ([`MetricsAccess::open`], and open access).
+//!
 //! Web pages of a foreign origin are refused unless [`Origins`] lists theirs; those get CORS headers on the channel routes. And a publish
 //! needs `Content-Type: application/json`, and open access a `Host` that is no name of somebody else's, so that no other page can read from
 //! or post to a node its visitor can reach.
@@ -65,6 +68,7 @@ mod connection;
 mod demo;
 mod health;
 mod idle;
+mod metrics;
 mod origin;
 mod problem;
 mod publish;
@@ -84,6 +88,7 @@ use axum::{Router, middleware};
 // Asked by browsers before they let a foreign page in, and answered by the layer around it.
 use problem::method_not_allowed as preflight;
 
+pub use metrics::MetricsAccess;
 pub use origin::Origins;
 pub use socket::SocketConfig;
 pub use state::{Gateway, GatewayConfig, Services};
@@ -113,6 +118,7 @@ impl Gateway {
             .route("/livez", get(health::livez))
             .route("/readyz", get(health::readyz))
             .route("/health", get(health::health))
+            .route("/metrics", get(metrics::metrics))
             .route("/api/admin/cluster", get(admin::cluster))
             .fallback(problem::not_found)
             .method_not_allowed_fallback(problem::method_not_allowed)

@@ -17,6 +17,7 @@ use switchboard_protocol::session::Bucket;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Verifier;
+use crate::metrics::MetricsAccess;
 use crate::millis;
 use crate::origin::Origins;
 use crate::problem::Problem;
@@ -33,6 +34,8 @@ pub struct GatewayConfig {
     pub verifier: Option<Arc<Verifier>>,
     /// The foreign web pages that may use the channel routes.
     pub origins: Origins,
+    /// Who may read `/metrics`.
+    pub metrics: MetricsAccess,
     /// Lets everybody use the channel routes, for development on one machine.
     pub open_access: bool,
     /// Largest payloads, which bound request bodies.
@@ -89,6 +92,7 @@ struct Inner {
     services: OnceLock<Services>,
     starting: Mutex<String>,
     draining: CancellationToken,
+    stats: StatsRegistry,
     counts: Counts,
     encoded: Encoded,
     opening: Mutex<Bucket>,
@@ -144,6 +148,7 @@ impl Gateway {
             services: OnceLock::new(),
             starting: Mutex::new("the process has just begun".to_owned()),
             draining: CancellationToken::new(),
+            stats: stats.clone(),
             counts: Counts::shown_in(stats),
             encoded: Encoded::default(),
             opening,
@@ -168,6 +173,11 @@ impl Gateway {
 
     pub(crate) fn config(&self) -> &GatewayConfig {
         &self.0.config
+    }
+
+    /// What this node tells about itself.
+    pub(crate) fn stats(&self) -> &StatsRegistry {
+        &self.0.stats
     }
 
     pub(crate) fn counts(&self) -> &Counts {

@@ -95,7 +95,8 @@ impl Postgres {
 
         let pool = Pool::new(route.clone(), pool_size);
         let (publisher, durable_worker) = durable::Publisher::new(&route, &schema);
-        let durable = Arc::new(PostgresDurable::new(&schema, pool.clone(), publisher, limits));
+        let latency = stats.latency("durable_publish_seconds");
+        let durable = Arc::new(PostgresDurable::new(&schema, pool.clone(), publisher, latency, limits));
         let (outbox, ephemeral_worker) = ephemeral::PublisherWorker::new(route, &schema);
         let ephemeral = Arc::new(PostgresEphemeral::new(&schema, outbox, limits));
         let hints = Arc::new(Hints::new(&schema));

@@ -9,6 +9,7 @@ mod channels;
 mod client;
 mod demo;
 mod health;
+mod metrics;
 mod origins;
 mod outages;
 mod rights;

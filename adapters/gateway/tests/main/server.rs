@@ -11,7 +11,7 @@ use switchboard_core::presence::{Presence, PresenceConfig};
 use switchboard_core::stats::StatsRegistry;
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{NodeId, PayloadLimits, Stats};
-use switchboard_gateway::{Gateway, GatewayConfig, Origins, Services, SocketConfig};
+use switchboard_gateway::{Gateway, GatewayConfig, MetricsAccess, Origins, Services, SocketConfig};
 use switchboard_memory::{Link, MemoryCluster, MemoryRegistry};
 use switchboard_testkit::http_client;
 use tokio::net::TcpListener;
@@ -40,6 +40,7 @@ pub(crate) fn config() -> GatewayConfig {
         admin_token: Some(TOKEN.to_owned()),
         verifier: None,
         origins: Origins::default(),
+        metrics: MetricsAccess::default(),
         open_access: false,
         limits: PayloadLimits::default(),
         timing: Timing::new(Duration::from_millis(200), Duration::from_millis(600)).unwrap(),

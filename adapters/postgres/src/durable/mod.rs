@@ -34,7 +34,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use switchboard_core::fanout::{DURABLE_MAILBOX, EventLog, Fanout, Live, durable_stream};
 use switchboard_core::health::Condition;
 use switchboard_core::ports::{DurableBus, DurableError, DurableStream, History, StartFrom};
-use switchboard_core::stats::Counter;
+use switchboard_core::stats::{Counter, Latency};
 use switchboard_core::types::{Channel, Epoch, EventName, IdempotencyKey, Payload, PayloadLimits, Position};
 use tokio::sync::Notify;
 use tokio::time::{Instant, interval_at};
@@ -65,6 +65,7 @@ pub(crate) struct PostgresDurable {
     fanout: Fanout<Live>,
     log: Arc<Log>,
     publisher: Publisher,
+    latency: Latency,
     limits: PayloadLimits,
     publish: SqlStr,
     notify_channel: String,
@@ -75,11 +76,19 @@ pub(crate) struct PostgresDurable {
 }
 
 impl PostgresDurable {
-    pub(crate) fn new(schema: &SchemaName, pool: Pool, publisher: Publisher, limits: PayloadLimits) -> Self {
+    /// Its publishers' waits are counted in `latency`.
+    pub(crate) fn new(
+        schema: &SchemaName,
+        pool: Pool,
+        publisher: Publisher,
+        latency: Latency,
+        limits: PayloadLimits,
+    ) -> Self {
         Self {
             fanout: Fanout::new(DURABLE_MAILBOX),
             log: Arc::new(Log::new(schema, pool)),
             publisher,
+            latency,
             limits,
             publish: AssertSqlSafe(Arc::<str>::from(format!(
                 "SELECT \"{schema}\".publish($1, $2, $3::text::json, $4)"
@@ -120,7 +129,9 @@ impl PostgresDurable {
     ) -> Result<Position, DurableError> {
         payload.within(self.limits.durable)?;
         let (event, payload, key) = (event.clone(), payload.clone(), key.cloned());
+        let asked = Instant::now();
         let position = self.publisher.publish(channel.clone(), event, payload, key).await?;
+        self.latency.observe(asked.elapsed());
         if self.publisher.is_quiet() {
             self.fanout.deliver(channel.as_str(), &Live::Head(position));
         }

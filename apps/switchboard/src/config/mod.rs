@@ -13,6 +13,7 @@ mod http_addr;
 mod logs;
 #[cfg(feature = "mesh")]
 mod mesh;
+mod metrics;
 mod node_id;
 mod retention;
 mod setting;
@@ -36,6 +37,7 @@ pub(crate) use http_addr::HttpAddr;
 pub(crate) use logs::{LogArgs, LogConfig, LogFormat};
 #[cfg(feature = "mesh")]
 pub(crate) use mesh::{MESH_ADDR, MeshArgs, MeshSettings};
+use metrics::{MetricsArgs, MetricsConfig};
 pub(crate) use setting::{ConfigError, Setting};
 use sockets::SocketArgs;
 
@@ -51,6 +53,8 @@ pub(crate) struct ServeArgs {
     mesh: MeshArgs,
     #[command(flatten)]
     http: HttpArgs,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     #[command(flatten)]
     auth: AuthArgs,
     #[command(flatten)]
@@ -75,6 +79,7 @@ pub(crate) struct ServeConfig {
     #[cfg(feature = "mesh")]
     pub(crate) mesh: MeshSettings,
     pub(crate) http: HttpConfig,
+    pub(crate) metrics: MetricsConfig,
     pub(crate) auth: AuthConfig,
     pub(crate) sockets: SocketConfig,
     pub(crate) exit_with_stdin: bool,
@@ -89,6 +94,7 @@ impl ServeArgs {
             #[cfg(feature = "mesh")]
             mesh: self.mesh.resolve(cluster.endpoint.as_ref())?,
             http: self.http.resolve()?,
+            metrics: self.metrics.resolve()?,
             auth: self.auth.resolve()?,
             sockets: self.sockets.resolve(cluster.drain_timeout)?,
             database,

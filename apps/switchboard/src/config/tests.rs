@@ -65,6 +65,7 @@ fn every_wrong_value_is_refused_by_a_message_that_names_variable_value_and_rule(
         ("--http-addr", "8080", "host:port"),
         ("--http-max-connections", "9", "10 to 1000000"),
         ("--durable-max-bytes", "1MiB", "1024 to 16777216"),
+        ("--metrics-open", "yes", "true or false"),
         ("--log-level", "inof", "info"),
         ("--log-format", "xml", "text or json"),
     ] {
@@ -83,7 +84,7 @@ fn a_value_that_is_set_but_empty_is_wrong_and_no_default() {
         .filter(|arg| arg.get_action().takes_values())
         .filter_map(|arg| arg.get_long().map(|long| format!("--{long}")))
         .collect();
-    assert_eq!(flags.len(), if cfg!(feature = "mesh") { 35 } else { 33 });
+    assert_eq!(flags.len(), if cfg!(feature = "mesh") { 37 } else { 35 });
     for flag in flags {
         let message = refusal(&flag, "");
         assert!(message.contains(&format!("({flag})")), "{message}");

@@ -35,6 +35,7 @@ impl Http {
                 admin_token: config.http.admin_token.as_ref().map(AdminToken::reveal).map(str::to_owned),
                 verifier: config.auth.tokens.clone().map(|tokens| Arc::new(Verifier::new(tokens))),
                 origins: config.auth.origins.clone(),
+                metrics: config.metrics.access(),
                 open_access: config.dev_open_access,
                 limits: config.http.limits,
                 timing: config.cluster.timing,

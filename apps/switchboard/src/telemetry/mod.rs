@@ -33,6 +33,7 @@ mod tests {
             "uptime_sec",
             "rss_bytes",
             "cpu",
+            "cpu_seconds_total",
             "tokio_tasks",
             "tokio_queue_depth",
             "tokio_busy_ratio",

@@ -75,6 +75,8 @@ fn help_is_the_reference_and_shows_no_secret() {
         "CLUSTER_EPHEMERAL",
         "HTTP_ADDR",
         "ADMIN_TOKEN",
+        "METRICS_TOKEN",
+        "METRICS_OPEN",
         "AUTH_JWT_SECRET",
         "AUTH_JWT_PUBLIC_KEY_FILE",
         "AUTH_JWKS_FILE",

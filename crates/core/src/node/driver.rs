@@ -14,7 +14,7 @@ use super::{NodeConfig, NodeEnd, NodeStatus, OnEviction};
 use crate::lease::{Lease, LeaseAction, LeaseInput, LeaseState};
 use crate::membership::{Membership, MembershipChange};
 use crate::ports::{Heartbeat, Member, Registration, Registry, RegistryError, Renewed};
-use crate::stats::StatsRegistry;
+use crate::stats::{Counter, Latency, StatsRegistry};
 use crate::types::Identity;
 
 /// Hints that come closer together than this cause one look: a hundred nodes that start at once are a hundred hints.
@@ -27,9 +27,28 @@ pub(super) struct Driver {
     registry: Arc<dyn Registry>,
     config: NodeConfig,
     stats: StatsRegistry,
+    renewals: Renewals,
     status: watch::Sender<NodeStatus>,
     membership: watch::Sender<Arc<Membership>>,
     end: watch::Sender<Option<NodeEnd>>,
+}
+
+/// Shown in stats.
+struct Renewals {
+    took: Latency,
+    failed: Counter,
+    /// Peers that this node has swept.
+    swept: Counter,
+}
+
+impl Renewals {
+    fn shown_in(stats: &StatsRegistry) -> Self {
+        Self {
+            took: stats.latency("renewal_seconds"),
+            failed: stats.counter("renewals_failed_total"),
+            swept: stats.counter("swept_total"),
+        }
+    }
 }
 
 pub(super) struct Handles {
@@ -73,7 +92,8 @@ impl Driver {
         });
         let (end, end_seen) = watch::channel(None);
         let handles = Handles { status: status_seen, membership: membership_seen, end: end_seen };
-        (Self { registry, config, stats, status, membership, end }, handles)
+        let renewals = Renewals::shown_in(&stats);
+        (Self { registry, config, stats, renewals, status, membership, end }, handles)
     }
 
     pub(super) async fn run(self, leave: oneshot::Receiver<Duration>) {
@@ -194,6 +214,8 @@ impl Driver {
                 }
                 answer = &mut renewal => match answer {
                     Ok(renewed) => {
+                        self.renewals.took.observe(sent.map(|sent| sent.elapsed()).unwrap_or_default());
+                        self.renewals.swept.add(renewed.swept.len() as u64);
                         for swept in &renewed.swept {
                             info!(node = %swept.identity, age = ?swept.age, "swept a stale node");
                         }
@@ -208,6 +230,7 @@ impl Driver {
                             || format!("no answer within {:?}", self.config.timing.renewal_timeout()),
                             |failure| failure.to_string(),
                         );
+                        self.renewals.failed.increment();
                         warn!(error = %reason, "heartbeat failed");
                         error = Some(reason);
                         input = LeaseInput::Failed { jitter: rand::random() };

@@ -1,5 +1,7 @@
 //! Collects what a node tells about itself: a registry of named gauges that any adapter can add to.
 
+mod latency;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +10,8 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::types::Stats;
+
+pub use latency::{BOUNDS, Latency, LatencySnapshot};
 
 type Gauge = Arc<dyn Fn() -> Value + Send + Sync>;
 
@@ -18,6 +22,7 @@ type Gauge = Arc<dyn Fn() -> Value + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct StatsRegistry {
     gauges: Arc<Mutex<BTreeMap<String, Gauge>>>,
+    latencies: Arc<Mutex<BTreeMap<String, Latency>>>,
 }
 
 impl StatsRegistry {
@@ -36,6 +41,16 @@ impl StatsRegistry {
         let shown = counter.clone();
         self.gauge(name, move || shown.get());
         counter
+    }
+
+    /// Answers the latency `name`, whose unit is seconds. It is read by those who scrape the node and is no part of a heartbeat.
+    pub fn latency(&self, name: &str) -> Latency {
+        self.latencies.lock().entry(name.to_owned()).or_default().clone()
+    }
+
+    /// Reads every latency, in the order of names.
+    pub fn latencies(&self) -> Vec<(String, LatencySnapshot)> {
+        self.latencies.lock().iter().map(|(name, latency)| (name.clone(), latency.snapshot())).collect()
     }
 
     /// Reads every gauge. A gauge that has nothing to say (`null`) is left out.
