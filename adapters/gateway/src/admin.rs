@@ -10,42 +10,65 @@ use switchboard_core::ports::Member;
 use switchboard_core::types::{Endpoint, Incarnation, NodeId, Stats};
 use time::OffsetDateTime;
 use tokio::time::timeout;
+use utoipa::ToSchema;
 
 use crate::millis;
+use crate::openapi::{TokenRefusals, Unavailable};
 use crate::problem::Problem;
 use crate::state::Gateway;
 
 /// Longest wait for the registry.
 const LIMIT: Duration = Duration::from_secs(3);
 
-#[derive(Serialize)]
+/// The members of the cluster, in the order in which they joined.
+#[derive(Serialize, ToSchema)]
+#[schema(as = MemberList)]
 pub(crate) struct List {
     data: Vec<Entry>,
     timing: Thresholds,
 }
 
-#[derive(Serialize)]
+/// A node as the registry has it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Member)]
 struct Entry {
+    #[schema(value_type = String)]
     node_id: NodeId,
+    #[schema(value_type = String)]
     endpoint: Endpoint,
+    #[schema(value_type = String, format = DateTime)]
     #[serde(with = "time::serde::rfc3339")]
     registered_at: OffsetDateTime,
+    #[schema(value_type = String, format = DateTime)]
     #[serde(with = "time::serde::rfc3339")]
     heartbeat: OffsetDateTime,
     /// By the registry's clock, when it was read.
     heartbeat_age_ms: u64,
+    #[schema(value_type = String)]
     incarnation: Incarnation,
+    /// Whatever the node measures.
+    #[schema(value_type = Object)]
     stats: Stats,
+    /// Static facts that the node told when it joined.
+    #[schema(value_type = Object)]
     meta: Stats,
 }
 
 /// As this node is configured, so that nobody who shows ages has to guess from when on they are old.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Thresholds {
     heartbeat_interval_ms: u64,
     stale_threshold_ms: u64,
 }
 
+/// Every node of the cluster, with what it tells about itself.
+#[utoipa::path(
+    get,
+    path = "/api/admin/cluster",
+    tag = "operations",
+    responses((status = 200, description = "the members", body = List), TokenRefusals, Unavailable),
+    security(("token" = [])),
+)]
 pub(crate) async fn cluster(
     State(gateway): State<Gateway>,
     headers: HeaderMap,

@@ -7,30 +7,47 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_core::access::{Grant, Right};
 use switchboard_core::types::{Channel, EventName, Payload};
+use switchboard_protocol::Object;
+use utoipa::ToSchema;
 
+use crate::openapi::{BodyRefusals, ChannelRefusals};
 use crate::problem::Problem;
 use crate::request;
 use crate::state::{Gateway, Services};
 
 /// The body of the batch form.
-#[derive(Deserialize)]
-#[serde(expecting = "an object")]
-struct Batch<'a> {
+#[derive(Deserialize, ToSchema)]
+#[schema(description = "Ephemeral events to publish, all or none.")]
+pub(crate) struct Batch<'a> {
     #[serde(borrow)]
-    messages: Vec<Message<'a>>,
+    #[schema(value_type = Vec<Message<'static>>)]
+    messages: Vec<Object<Message<'a>>>,
 }
 
 /// A message of the batch form. Channels need rights here, whether or not a client calls them private.
-#[derive(Deserialize)]
-#[serde(expecting = "an object")]
-struct Message<'a> {
+#[derive(Deserialize, ToSchema)]
+#[schema(description = "An ephemeral event. Other members are ignored.")]
+pub(crate) struct Message<'a> {
+    /// The channel.
+    #[schema(value_type = String, min_length = 1, max_length = 255)]
     topic: Channel,
+    #[schema(value_type = String, min_length = 1, max_length = 255)]
     event: EventName,
+    /// Any JSON, which is delivered byte for byte.
     #[serde(borrow)]
+    #[schema(value_type = serde_json::Value)]
     payload: &'a RawValue,
 }
 
-/// `POST …/api/broadcast`: all of them, or none if one may not be sent.
+/// Publish ephemeral events, all of them, or none if one may not be sent.
+#[utoipa::path(
+    post,
+    path = "/realtime/v1/api/broadcast",
+    tag = "broadcast",
+    request_body = Batch<'static>,
+    responses((status = 202, description = "they are on their way"), ChannelRefusals, BodyRefusals),
+    security((), ("token" = []), ("apikey" = []), ("token_in_url" = []), ("apikey_in_url" = [])),
+)]
 pub(crate) async fn batch(gateway: State<Gateway>, request: Request) -> Result<StatusCode, Problem> {
     publish_all(gateway, request).await.map_err(Problem::with_message)
 }
@@ -39,13 +56,13 @@ async fn publish_all(State(gateway): State<Gateway>, request: Request) -> Result
     let grant = gateway.admit_client(request.headers(), request.uri())?;
     let services = gateway.ready().map_err(Problem::unavailable)?;
     let body = request::json(request, gateway.config().body_limit()).await?;
-    let batch: Batch<'_> = serde_json::from_slice(&body).map_err(|error| {
+    let Object(batch): Object<Batch<'_>> = serde_json::from_slice(&body).map_err(|error| {
         let status = if error.is_data() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::BAD_REQUEST };
         let expected = "{\"messages\": [{\"topic\", \"event\", \"payload\"}, …]}";
         Problem::new(status, format!("the body must be {expected}: {error:.200}"))
     })?;
     let mut events = Vec::with_capacity(batch.messages.len());
-    for Message { topic, event, payload } in batch.messages {
+    for Object(Message { topic, event, payload }) in batch.messages {
         grant.require(&topic, Right::Publish)?;
         let payload = Payload::parse(payload.get())?;
         payload.within(gateway.config().limits.ephemeral)?;
@@ -57,7 +74,22 @@ async fn publish_all(State(gateway): State<Gateway>, request: Request) -> Result
     Ok(StatusCode::ACCEPTED)
 }
 
-/// `POST …/api/broadcast/{topic}/events/{event}`: the body is the payload, JSON or bytes.
+/// Publish one ephemeral event, whose payload is the body: JSON or bytes.
+#[utoipa::path(
+    post,
+    path = "/realtime/v1/api/broadcast/{topic}/events/{event}",
+    tag = "broadcast",
+    params(
+        ("topic" = String, Path, description = "the channel, percent-encoded", min_length = 1, max_length = 255),
+        ("event" = String, Path, description = "the event's name, percent-encoded", min_length = 1, max_length = 255),
+    ),
+    request_body(content(
+        (serde_json::Value = "application/json"),
+        (Vec<u8> = "application/octet-stream"),
+    )),
+    responses((status = 202, description = "it is on its way"), ChannelRefusals, BodyRefusals),
+    security((), ("token" = []), ("apikey" = []), ("token_in_url" = []), ("apikey_in_url" = [])),
+)]
 pub(crate) async fn one(
     gateway: State<Gateway>,
     path: Result<Path<(String, String)>, PathRejection>,

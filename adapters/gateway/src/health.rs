@@ -6,14 +6,28 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use switchboard_core::types::NodeId;
+use utoipa::ToSchema;
 
 use crate::millis;
 use crate::state::Gateway;
 
+/// Whether the process serves. Never depends on PostgreSQL.
+#[utoipa::path(
+    get, path = "/livez", tag = "probes",
+    responses((status = 200, description = "it does", body = String, content_type = "text/plain")),
+)]
 pub(crate) async fn livez() -> &'static str {
     "ok\n"
 }
 
+/// Whether the node should get work.
+#[utoipa::path(
+    get, path = "/readyz", tag = "probes",
+    responses(
+        (status = 200, description = "it should", body = String, content_type = "text/plain"),
+        (status = 503, description = "it should not: why", body = String, content_type = "text/plain"),
+    ),
+)]
 pub(crate) async fn readyz(State(gateway): State<Gateway>) -> Response {
     match gateway.ready() {
         Ok(_) => "ok\n".into_response(),
@@ -21,26 +35,44 @@ pub(crate) async fn readyz(State(gateway): State<Gateway>) -> Response {
     }
 }
 
-#[derive(Serialize)]
-struct Health {
+/// How a node is.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// `healthy` or `unhealthy`.
+    #[schema(value_type = String)]
     status: &'static str,
+    #[schema(value_type = String)]
     node_id: NodeId,
     cluster: Cluster,
+    /// Why it is unhealthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// What somebody should look at although the node works.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
     warnings: Vec<String>,
 }
 
 /// The cluster as this node last saw it.
-#[derive(Serialize)]
-struct Cluster {
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Cluster {
+    /// Nodes, this one among them.
     size: usize,
+    #[schema(value_type = Vec<String>)]
     peers: Vec<NodeId>,
     /// By the monotonic clock; `null` before the first heartbeat.
+    #[schema(required = true)]
     heartbeat_age_ms: Option<u64>,
 }
 
+/// How the node is, and the cluster as it sees it.
+#[utoipa::path(
+    get, path = "/health", tag = "probes",
+    responses(
+        (status = 200, description = "the node should get work", body = Health),
+        (status = 503, description = "it should not", body = Health),
+    ),
+)]
 pub(crate) async fn health(State(gateway): State<Gateway>) -> Response {
     let reason = gateway.ready().err();
     let (code, status) = match &reason {

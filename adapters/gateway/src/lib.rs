@@ -5,6 +5,7 @@
 //! | `GET /livez` | 200 as long as the process serves; never depends on PostgreSQL |
 //! | `GET /readyz` | 200 if the node should get work, 503 with the reason if not |
 //! | `GET /health` | 200 `{"status": "healthy", "node_id", "cluster": {"size", "peers", "heartbeat_age_ms"}}`; 503 with `"unhealthy"` and the `reason` when `/readyz` says 503; `warnings` if somebody should look |
+//! | `GET /api/openapi.json` | 200 and this table for programs, as an `OpenAPI` document |
 //! | `GET /metrics` | 200 and the node's metrics in the text format of Prometheus; every one is explained in `docs/metrics.md` |
 //! | `GET /api/admin/cluster` | 200 `{"data": [member, …], "timing": {"heartbeat_interval_ms", "stale_threshold_ms"}}`, ordered by `seq`; a member is `{"node_id", "endpoint", "registered_at", "heartbeat", "heartbeat_age_ms", "incarnation", "stats", "meta"}` |
 //! | `POST /api/channels/{channel}/events` | publishes `{"event": name, "payload": any JSON, "ephemeral": false}`: 201 `{"position"}` once a durable event is committed, 202 when an ephemeral one is on its way |
@@ -69,6 +70,7 @@ mod demo;
 mod health;
 mod idle;
 mod metrics;
+mod openapi;
 mod origin;
 mod problem;
 mod publish;
@@ -118,6 +120,7 @@ impl Gateway {
             .route("/livez", get(health::livez))
             .route("/readyz", get(health::readyz))
             .route("/health", get(health::health))
+            .route("/api/openapi.json", get(openapi::document))
             .route("/metrics", get(metrics::metrics))
             .route("/api/admin/cluster", get(admin::cluster))
             .fallback(problem::not_found)

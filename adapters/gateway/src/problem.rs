@@ -5,10 +5,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde::Serialize;
 use switchboard_core::ports::{DurableError, EphemeralError, RegistryError};
 use switchboard_core::types::Invalid;
 use tokio::time::timeout;
+use utoipa::ToSchema;
 
 /// Why a request was not served: a status, a sentence for people, and at most one member and one header for programs.
 #[derive(Debug)]
@@ -62,19 +63,40 @@ impl Problem {
     }
 }
 
+/// Why a request was not served (RFC 9457). `detail` is for people, what follows it for programs.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Document {
+    title: &'static str,
+    status: u16,
+    detail: String,
+    /// Repeats `detail`, for clients of Supabase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// Of a token or an origin that was refused: `missing`, `invalid`, `expired`, `not_yet_valid`, `forbidden` or `origin`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// The oldest position that remains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest: Option<String>,
+    /// Where the history ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<String>,
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut body = json!({
-            "title": self.status.canonical_reason().unwrap_or("error"),
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-        });
-        if let Some((member, value)) = self.member {
-            body[member] = value.into();
-        }
-        if self.message {
-            body["message"] = body["detail"].clone();
-        }
+        let member =
+            |name| self.member.as_ref().filter(|(known, _)| *known == name).map(|(_, value)| value.clone());
+        let body = Document {
+            title: self.status.canonical_reason().unwrap_or("error"),
+            status: self.status.as_u16(),
+            message: self.message.then(|| self.detail.clone()),
+            reason: member("reason"),
+            oldest: member("oldest"),
+            head: member("head"),
+            detail: self.detail,
+        };
         let mut response = (self.status, Json(body)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

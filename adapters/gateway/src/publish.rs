@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use switchboard_core::access::Right;
 use switchboard_core::types::{EventName, Invalid, Payload, Position};
+use switchboard_protocol::Object;
+use utoipa::ToSchema;
 
+use crate::openapi::{BodyRefusals, ChannelRefusals};
 use crate::problem::Problem;
 use crate::request;
 use crate::state::Gateway;
@@ -19,11 +22,33 @@ use crate::state::Gateway;
 /// Longest wait for a bus. Buses give up by themselves, and know better why; this is for one that does not.
 const LIMIT: Duration = Duration::from_secs(40);
 
-#[derive(Serialize)]
-struct Published {
+/// Where a durable event stands in its channel.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Published {
+    #[schema(value_type = String, examples("4f935b0852a09a4f-41"))]
     position: Position,
 }
 
+/// Publish an event.
+///
+/// A durable one is stored and committed when this answers; with an `Idempotency-Key` the same request can be sent again and is stored once.
+#[utoipa::path(
+    post,
+    path = "/api/channels/{channel}/events",
+    tag = "channels",
+    params(
+        ("channel" = String, Path, description = "the channel, percent-encoded", min_length = 1, max_length = 255),
+        ("Idempotency-Key" = Option<String>, Header, description = "names this request, so that it can be repeated"),
+    ),
+    request_body = Fields<'static>,
+    responses(
+        (status = 201, description = "a durable event is committed", body = Published),
+        (status = 202, description = "an ephemeral event is on its way"),
+        ChannelRefusals,
+        BodyRefusals,
+    ),
+    security((), ("token" = []), ("apikey" = []), ("token_in_url" = []), ("apikey_in_url" = [])),
+)]
 pub(crate) async fn publish(
     State(gateway): State<Gateway>,
     path: Result<Path<String>, PathRejection>,
@@ -63,14 +88,21 @@ struct Publication {
 }
 
 /// The body before its fields are looked at, so that each can be refused by name.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object")]
-struct Fields<'a> {
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Publication, description = "An event to publish.")]
+pub(crate) struct Fields<'a> {
+    /// What clients bind handlers to: 1 to 255 bytes without control characters.
     #[serde(borrow)]
+    #[schema(value_type = String, min_length = 1, max_length = 255, examples("message"))]
     event: &'a RawValue,
+    /// Any JSON, which is delivered byte for byte.
     #[serde(borrow)]
+    #[schema(value_type = serde_json::Value)]
     payload: &'a RawValue,
+    /// Whether it is not stored.
     #[serde(borrow, default = "not_ephemeral")]
+    #[schema(value_type = bool, required = false, default = false)]
     ephemeral: &'a RawValue,
 }
 
@@ -80,7 +112,8 @@ fn not_ephemeral() -> &'static RawValue {
 
 impl Publication {
     fn parse(body: &[u8]) -> Result<Self, Problem> {
-        let fields: Fields<'_> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+        let Object(fields): Object<Fields<'_>> =
+            serde_json::from_slice(body).map_err(|error| malformed(&error))?;
         let name: String = field("event", fields.event, "must be a string")?;
         Ok(Self {
             event: EventName::parse(&name)?,

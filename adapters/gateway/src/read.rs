@@ -13,9 +13,11 @@ use switchboard_core::access::{Grant, Right};
 use switchboard_core::ports::{History, StartFrom};
 use switchboard_core::types::{Channel, DurableEvent, EventName, Payload, Position};
 use time::OffsetDateTime;
+use utoipa::ToSchema;
 
 use crate::clients::Present;
-use crate::problem::Problem;
+use crate::openapi::ChannelRefusals;
+use crate::problem::{Document, Problem};
 use crate::state::{Gateway, Services};
 use crate::{request, sse};
 
@@ -28,18 +30,49 @@ const PAGE: (usize, usize) = (100, 1000);
 /// Stands for the position before the oldest event that remains.
 const OLDEST: &str = "oldest";
 
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Range {
+    /// A position, or `oldest`: what follows it is wanted.
     after: Option<String>,
+    /// Most events of a page; not for streams.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
-    /// Of those who cannot set headers; read where access is decided, and nowhere else.
+    // Of those who cannot set headers; read where access is decided, and nowhere else.
     #[serde(rename = "token")]
+    #[param(ignore)]
     _token: Option<IgnoredAny>,
     #[serde(rename = "apikey")]
+    #[param(ignore)]
     _apikey: Option<IgnoredAny>,
 }
 
+/// Read a page of a channel's history, or listen to it.
+///
+/// With `Accept: text/event-stream` the answer is a stream of Server-Sent Events, durable and ephemeral, from now on or after a position.
+#[utoipa::path(
+    get,
+    path = "/api/channels/{channel}/events",
+    tag = "channels",
+    params(
+        ("channel" = String, Path, description = "the channel, percent-encoded", min_length = 1, max_length = 255),
+        ("Last-Event-ID" = Option<String>, Header, description = "for streams: the position to go on after, before `after`"),
+        Range,
+    ),
+    responses(
+        (status = 200, description = "a page of history, or a stream", content(
+            (Page = "application/json"),
+            (String = "text/event-stream"),
+        )),
+        ChannelRefusals,
+        (status = 409, description = "`after` is not part of the history, which ends at `head`",
+            body = Document, content_type = "application/problem+json"),
+        (status = 410, description = "what follows `after` was pruned; `oldest` remains",
+            body = Document, content_type = "application/problem+json"),
+    ),
+    security((), ("token" = []), ("apikey" = []), ("token_in_url" = []), ("apikey_in_url" = [])),
+)]
 pub(crate) async fn read(
     State(gateway): State<Gateway>,
     path: Result<Path<String>, PathRejection>,
@@ -97,18 +130,26 @@ async fn listen(
     Ok(sse::response(gateway, present, grant.expires, &after, durable, ephemeral))
 }
 
-#[derive(Serialize)]
-struct Page {
+/// Durable events of one channel, in order.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Page {
     data: Vec<Entry>,
     /// Ask for what follows `after` this; `null` if the page is empty, and then the end was reached.
+    #[schema(value_type = Option<String>, required = true)]
     next: Option<Position>,
 }
 
-#[derive(Serialize)]
-struct Entry {
+/// A durable event.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Event)]
+pub(crate) struct Entry {
+    #[schema(value_type = String, examples("4f935b0852a09a4f-41"))]
     position: Position,
+    #[schema(value_type = String)]
     event: EventName,
+    #[schema(value_type = serde_json::Value)]
     payload: Payload,
+    #[schema(value_type = String, format = DateTime)]
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
 }

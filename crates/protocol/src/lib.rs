@@ -91,10 +91,12 @@ mod bytes_as_json;
 pub mod codec;
 mod dialect;
 mod event;
+mod object;
 mod presence;
 pub mod session;
 
 pub use bytes_as_json::to_payload as payload_of_bytes;
 pub use dialect::Dialect;
 pub use event::Outgoing;
+pub use object::Object;
 pub use presence::{PresenceEntry, PresenceMeta};

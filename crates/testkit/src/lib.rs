@@ -27,7 +27,7 @@ mod tools;
 mod wait;
 
 pub use http::http_client;
-pub use tools::available;
+pub use tools::{available, on_path};
 pub use wait::{LONG, eventually};
 
 // For the macros.

@@ -9,3 +9,9 @@ pub fn available(what: &str, found: bool) -> bool {
     }
     found
 }
+
+/// Whether there is a program of this name.
+pub fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}

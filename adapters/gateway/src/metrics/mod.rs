@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use prometheus::{TEXT_FORMAT, TextEncoder};
 use switchboard_core::health::Condition;
 
+use crate::openapi::TokenRefusals;
 use crate::problem::Problem;
 use crate::state::Gateway;
 use families::Families;
@@ -26,6 +27,17 @@ pub struct MetricsAccess {
     pub open: bool,
 }
 
+/// The node's metrics in the text format of Prometheus.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "operations",
+    responses(
+        (status = 200, description = "the metrics", body = String, content_type = "text/plain"),
+        TokenRefusals,
+    ),
+    security((), ("token" = [])),
+)]
 pub(crate) async fn metrics(State(gateway): State<Gateway>, headers: HeaderMap) -> Result<Response, Problem> {
     gateway.admit_scraper(&headers)?;
     let mut families = Families::default();

@@ -24,6 +24,7 @@ use switchboard_protocol::session::{Limits, Rate};
 
 use crate::clients::Present;
 use crate::connection::Switch;
+use crate::openapi::SocketRefusals;
 use crate::problem::Problem;
 use crate::request;
 use crate::state::Gateway;
@@ -62,6 +63,15 @@ pub(crate) struct Params {
     vsn: Option<String>,
 }
 
+/// Open a WebSocket that speaks Phoenix Channels.
+#[utoipa::path(
+    get,
+    path = "/socket/websocket",
+    tag = "sockets",
+    params(("vsn" = Option<String>, Query, description = "the version of the protocol: `1.0.0` or `2.0.0`")),
+    responses((status = 101, description = "the socket is open"), SocketRefusals),
+    security((), ("token" = []), ("apikey" = []), ("token_in_url" = []), ("apikey_in_url" = [])),
+)]
 pub(crate) async fn phoenix(
     gateway: State<Gateway>,
     params: Result<Query<Params>, QueryRejection>,
@@ -72,6 +82,15 @@ pub(crate) async fn phoenix(
     open(&gateway, Dialect::Phoenix, params, &uri, &headers, switch)
 }
 
+/// Open a WebSocket that speaks as `@supabase/realtime-js` does.
+#[utoipa::path(
+    get,
+    path = "/realtime/v1/websocket",
+    tag = "sockets",
+    params(("vsn" = Option<String>, Query, description = "the version of the protocol: `1.0.0` or `2.0.0`")),
+    responses((status = 101, description = "the socket is open"), SocketRefusals),
+    security((), ("token" = []), ("apikey" = []), ("token_in_url" = []), ("apikey_in_url" = [])),
+)]
 pub(crate) async fn supabase(
     gateway: State<Gateway>,
     params: Result<Query<Params>, QueryRejection>,

@@ -103,6 +103,8 @@ async fn b076_nonsense_is_answered_with_what_is_allowed_and_harms_nobody() {
         ("}", 400),
         ("null", 422),
         ("[]", 422),
+        ("[\"m\",1]", 422),
+        ("[\"m\",1,true]", 422),
         ("0", 422),
         ("\"x\"", 422),
         ("{", 400),

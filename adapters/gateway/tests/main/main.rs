@@ -10,6 +10,7 @@ mod client;
 mod demo;
 mod health;
 mod metrics;
+mod openapi;
 mod origins;
 mod outages;
 mod rights;

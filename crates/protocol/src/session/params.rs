@@ -1,12 +1,8 @@
 //! What a client says when it joins, in the words of its dialect.
 
-use std::fmt;
-use std::marker::PhantomData;
 use std::time::Duration;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Number;
 use serde_json::value::RawValue;
 use switchboard_core::types::Position;
@@ -16,6 +12,7 @@ use super::action::{Start, Token};
 use super::refusal::{Reason, Refusal};
 use crate::codec::MAX_NAME_BYTES;
 use crate::dialect::Dialect;
+use crate::object::Object;
 
 /// Most events that one `replay` brings.
 const MAX_REPLAY: usize = 1000;
@@ -164,30 +161,6 @@ fn start(after: Option<&str>, replay: Option<&Replay>) -> Result<Start, Refusal>
 fn since_unix_ms(milliseconds: f64) -> Option<OffsetDateTime> {
     let since = Duration::try_from_secs_f64(milliseconds / 1000.0).ok()?;
     OffsetDateTime::UNIX_EPOCH.checked_add(since.try_into().ok()?)
-}
-
-/// A structure that is read from an object, and from nothing else that could pass for one: an array of its members would.
-#[derive(Default)]
-struct Object<T>(T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
-            type Value = Object<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
-            }
-        }
-
-        deserializer.deserialize_map(Members(PhantomData))
-    }
 }
 
 /// Reads an object.
