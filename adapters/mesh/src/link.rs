@@ -109,7 +109,7 @@ pub(crate) async fn run(link: Arc<Link>, candidate: Candidate, shared: Arc<Share
     // One direction may end before the other: the connection decides.
     let reason = connection.closed().await;
     shared.unlink(&link);
-    debug!(peer = %link.peer, %reason, "link ended");
+    info!(peer = %link.peer, %reason, "link ended");
     told(&reason) == Some(CloseReason::Leaving)
 }
 

@@ -8,7 +8,7 @@ use futures::{FutureExt, StreamExt};
 use time::OffsetDateTime;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{NodeConfig, NodeEnd, NodeStatus, OnEviction};
 use crate::lease::{Lease, LeaseAction, LeaseInput, LeaseState};
@@ -220,7 +220,9 @@ impl Driver {
                             info!(node = %swept.identity, age = ?swept.age, "swept a stale node");
                         }
                         input = LeaseInput::Renewed { gap: renewed.gap };
-                        error = None;
+                        if error.take().is_some() && lease.state() == LeaseState::Active {
+                            info!(node = %identity, "heartbeats get through again");
+                        }
                         witness = renewed.heartbeat;
                         self.show_members(&identity, renewed.members);
                     }
@@ -231,7 +233,12 @@ impl Driver {
                             |failure| failure.to_string(),
                         );
                         self.renewals.failed.increment();
-                        warn!(error = %reason, "heartbeat failed");
+                        if error.is_none() {
+                            warn!(error = %reason, "heartbeat failed");
+                        } else {
+                            // One line for an outage; what it grows into is announced.
+                            debug!(error = %reason, "heartbeat failed again");
+                        }
                         error = Some(reason);
                         input = LeaseInput::Failed { jitter: rand::random() };
                     }
