@@ -11,14 +11,17 @@ mod database;
 mod demo;
 mod dev;
 mod eviction;
+mod logs;
 #[cfg(feature = "mesh")]
 mod floods;
 #[cfg(feature = "mesh")]
 mod mesh;
 mod metrics;
 mod node;
+mod openapi;
 mod scale;
 #[cfg(feature = "mesh")]
 mod segments;
 mod signals;
 mod strangers;
+mod top;

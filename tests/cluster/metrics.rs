@@ -1,11 +1,10 @@
 //! `GET /metrics` of real nodes: what stands in `docs/metrics.md`, all of it, and nothing that Prometheus's own linter frowns at.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::json;
-use switchboard_testkit::{LONG, available, eventually};
+use switchboard_testkit::{available, on_path};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -72,18 +71,13 @@ async fn lint(text: &str) {
     assert!(output.status.success() && complaints.is_empty(), "{complaints}\n{text}");
 }
 
-fn has_promtool() -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| Path::new(&directory).join("promtool").is_file())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_of_a_node_is_documented() {
     let cluster = Cluster::new().await;
     let [a, _b] = cluster.nodes(["a", "b"]).await;
     use_it(&a).await;
     let text = scrape(&a).await;
-    if available("promtool (Debian package prometheus)", has_promtool()) {
+    if available("promtool (Debian package prometheus)", on_path("promtool")) {
         lint(&text).await;
     }
     let documented = documented();
@@ -108,6 +102,8 @@ async fn every_metric_of_a_node_is_documented() {
 #[cfg(feature = "mesh")]
 #[tokio::test(flavor = "multi_thread")]
 async fn every_documented_metric_is_shown_by_a_node() {
+    use switchboard_testkit::{LONG, eventually};
+
     let cluster = Cluster::new().await;
     let mut with_mesh = Vec::new();
     for name in ["a", "b"] {
@@ -122,7 +118,7 @@ async fn every_documented_metric_is_shown_by_a_node() {
     .await;
     without.sees(3).await;
     let text = scrape(&with_mesh[0]).await;
-    if available("promtool (Debian package prometheus)", has_promtool()) {
+    if available("promtool (Debian package prometheus)", on_path("promtool")) {
         lint(&text).await;
     }
     let mut all = shown(&text);

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{dev, doctor, migrate, nodes, publish, tail, token};
+use crate::commands::{dev, doctor, migrate, nodes, publish, tail, token, top};
 use crate::config::ServeArgs;
 
 /// A cluster of realtime servers coordinated by PostgreSQL and nothing else.
@@ -31,6 +31,11 @@ pub(crate) enum Command {
     Dev(dev::Args),
     /// Show every node of a cluster, in the order in which they joined.
     Nodes(nodes::Args),
+    /// Watch a cluster: its nodes, their traffic, the mesh, the NOTIFY queue.
+    ///
+    /// In a terminal, until `q` or Ctrl-C. Elsewhere each look is one line for each node, its fields separated by tabs.
+    /// A node that goes away is shown, and so is why there is nothing new to show.
+    Top(top::Args),
     /// Publish an event, and print its position.
     ///
     /// A durable event is stored when this returns, and every subscriber gets it.

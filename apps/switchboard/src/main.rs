@@ -11,6 +11,7 @@ mod node;
 mod output;
 mod stop;
 mod telemetry;
+mod top;
 
 use std::process::ExitCode;
 

@@ -8,6 +8,7 @@ pub(crate) mod publish;
 mod serve;
 pub(crate) mod tail;
 pub(crate) mod token;
+pub(crate) mod top;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(*args).await,
         Command::Dev(args) => dev::run(args).await,
         Command::Nodes(args) => nodes::run(args).await,
+        Command::Top(args) => top::run(args).await,
         Command::Publish(args) => publish::run(args).await,
         Command::Tail(args) => tail::run(args).await,
         Command::Token(args) => token::run(&args),

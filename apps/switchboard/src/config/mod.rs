@@ -170,5 +170,7 @@ impl ServeConfig {
     }
 }
 
+#[cfg(all(test, feature = "mesh"))]
+mod reference;
 #[cfg(test)]
 mod tests;
