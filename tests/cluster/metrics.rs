@@ -12,6 +12,9 @@ use crate::node::{Cluster, Node};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
 
+/// What stands between the table's head and its rows.
+const RULE: &str = "|---|---|---|---|\n";
+
 /// Rows of the table, by name.
 type Table = BTreeMap<String, String>;
 
@@ -47,7 +50,8 @@ fn labels(text: &str, name: &str) -> String {
 
 fn documented() -> Table {
     let document = std::fs::read_to_string(DOCUMENT).unwrap();
-    let rows = document.lines().filter(|line| line.starts_with("| `"));
+    let (_, rows) = document.split_once(RULE).unwrap();
+    let rows = rows.lines().take_while(|line| line.starts_with('|'));
     rows.map(|row| (row.split('`').nth(1).unwrap().to_owned(), row.to_owned())).collect()
 }
 
@@ -123,6 +127,12 @@ async fn every_documented_metric_is_shown_by_a_node() {
     }
     let mut all = shown(&text);
     all.extend(shown(&scrape(&without).await));
+    for row in all.values() {
+        assert!(
+            !row.contains("Added to this node"),
+            "{row}: the gateway's table of names does not explain it"
+        );
+    }
     if std::env::var_os("UPDATE_DOCS").is_some() {
         write(&all);
     }
@@ -133,9 +143,9 @@ async fn every_documented_metric_is_shown_by_a_node() {
 #[cfg(feature = "mesh")]
 fn write(rows: &Table) {
     let document = std::fs::read_to_string(DOCUMENT).unwrap();
-    let (before, rest) = document.split_once("|---|---|---|---|\n").unwrap();
+    let (before, rest) = document.split_once(RULE).unwrap();
     let after: String =
         rest.lines().skip_while(|line| line.starts_with('|')).map(|line| format!("{line}\n")).collect();
     let rows: String = rows.values().map(|row| format!("{row}\n")).collect();
-    std::fs::write(DOCUMENT, format!("{before}|---|---|---|---|\n{rows}{after}")).unwrap();
+    std::fs::write(DOCUMENT, format!("{before}{RULE}{rows}{after}")).unwrap();
 }

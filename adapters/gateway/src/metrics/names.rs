@@ -75,6 +75,11 @@ const STATS: &[(&str, &str, &str)] = &[
         "Entries of presence of this node's own clients.",
     ),
     (
+        "presence_suspect_entries",
+        "switchboard_presence_suspect_entries",
+        "Mesh: entries of presence of nodes whose link is lost.",
+    ),
+    (
         "presence_diffs_total",
         "switchboard_presence_diffs_total",
         "Changes of presence told to this node's clients.",
