@@ -100,7 +100,7 @@ impl Gateway {
         let token = token.as_deref().filter(|token| !token.is_empty());
         if token.is_none() && self.admin_token().is_none() {
             let detail = "this node has neither METRICS_TOKEN nor ADMIN_TOKEN, so nobody may read metrics; \
-                METRICS_OPEN=true lets everybody";
+                METRICS_OPEN=on lets everybody";
             return Err(Problem::new(StatusCode::FORBIDDEN, detail));
         }
         let given = bearer(headers).ok_or(AuthError::Missing)?;

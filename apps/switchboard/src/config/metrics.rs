@@ -23,14 +23,8 @@ pub(crate) struct MetricsArgs {
     #[arg(long, env = "METRICS_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     metrics_token: Option<OsString>,
 
-    /// Whether everybody who reaches the node may read `/metrics`: `true` or `false`. For networks that only Prometheus can reach.
-    #[arg(
-        long,
-        env = "METRICS_OPEN",
-        hide_env_values = true,
-        value_name = "true|false",
-        default_value = "false"
-    )]
+    /// Whether everybody who reaches the node may read `/metrics`: `on` or `off`. For networks that only Prometheus can reach.
+    #[arg(long, env = "METRICS_OPEN", hide_env_values = true, value_name = "on|off", default_value = "off")]
     metrics_open: OsString,
 }
 
@@ -44,7 +38,7 @@ pub(crate) struct MetricsConfig {
 impl MetricsArgs {
     pub(crate) fn resolve(self) -> Result<MetricsConfig, ConfigError> {
         let token = self.metrics_token.map(|token| METRICS_TOKEN.parse_secret(&token, AdminToken::parse));
-        let words = [("true", true), ("false", false)];
+        let words = [("on", true), ("off", false)];
         Ok(MetricsConfig {
             token: token.transpose()?,
             open: METRICS_OPEN.parse(&self.metrics_open, |text| one_of(text, &words))?,

@@ -39,7 +39,11 @@ fn reference() -> String {
 fn setting(arg: &Arg) -> String {
     let variable = arg.get_env().unwrap().to_string_lossy();
     let help = arg.get_long_help().or(arg.get_help()).unwrap().to_string();
-    let (meaning, computed) = computed_default(&help);
+    let (mut meaning, computed) = computed_default(&help);
+    // Clap takes the stop from a help of one sentence.
+    if !meaning.ends_with('.') {
+        meaning.push('.');
+    }
     let values: Vec<_> =
         arg.get_value_names().into_iter().flatten().map(|name| format!("`{name}`")).collect();
     let given = arg.get_default_values().first().map(|value| format!("`{}`", value.to_string_lossy()));
@@ -51,9 +55,13 @@ fn setting(arg: &Arg) -> String {
 fn computed_default(help: &str) -> (String, Option<String>) {
     let Some((before, rest)) = help.split_once("[default") else { return (help.trim().to_owned(), None) };
     let (default, after) = rest.split_once(']').unwrap();
-    let meaning = format!("{}\n{}", before.trim(), after.trim_start_matches(' '));
+    let meaning = [before.trim(), after.trim()]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n\n");
     let default = default.split_whitespace().collect::<Vec<_>>().join(" ");
-    (meaning.trim().to_owned(), Some(default.trim_start_matches(':').trim().to_owned()))
+    (meaning, Some(default.trim_start_matches(':').trim().to_owned()))
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn every_wrong_value_is_refused_by_a_message_that_names_variable_value_and_rule(
         ("--http-addr", "8080", "host:port"),
         ("--http-max-connections", "9", "10 to 1000000"),
         ("--durable-max-bytes", "1MiB", "1024 to 16777216"),
-        ("--metrics-open", "yes", "true or false"),
+        ("--metrics-open", "yes", "on or off"),
         ("--log-level", "inof", "info"),
         ("--log-format", "xml", "text or json"),
     ] {
