@@ -77,10 +77,7 @@ impl Gateway {
         if self.config().open_access {
             must_be_addressed_as_local(headers)?;
         }
-        if self.admin_token().is_none() {
-            let detail = "this node has no ADMIN_TOKEN, so nobody may do this";
-            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-        }
+        self.must_have_admin_token()?;
         let token = bearer(headers).ok_or(AuthError::Missing)?;
         if self.is_admin(token) {
             return Ok(());
@@ -111,12 +108,34 @@ impl Gateway {
         Err(AuthError::Invalid(reason.to_owned()).into())
     }
 
-    fn admin_token(&self) -> Option<&str> {
+    /// Lets somebody watch the cluster: whoever is at this machine under open access, an administrator, or the browser of one. Answers when
+    /// that ends.
+    pub(crate) fn admit_watcher(&self, headers: &HeaderMap) -> Result<Option<OffsetDateTime>, Problem> {
+        if self.config().open_access {
+            must_be_addressed_as_local(headers)?;
+            return Ok(None);
+        }
+        self.must_have_admin_token()?;
+        if bearer(headers).is_some() {
+            return self.admit_admin(headers).map(|()| None);
+        }
+        self.session(headers, OffsetDateTime::now_utc()).map(Some).ok_or_else(|| AuthError::Missing.into())
+    }
+
+    pub(crate) fn must_have_admin_token(&self) -> Result<(), Problem> {
+        if self.admin_token().is_some() {
+            return Ok(());
+        }
+        let detail = "this node has no ADMIN_TOKEN, so nobody may do this";
+        Err(Problem::new(StatusCode::FORBIDDEN, detail))
+    }
+
+    pub(crate) fn admin_token(&self) -> Option<&str> {
         self.config().admin_token.as_deref().filter(|token| !token.is_empty())
     }
 
     /// In constant time: how long a wrong token took to be refused says nothing about the right one.
-    fn is_admin(&self, token: &[u8]) -> bool {
+    pub(crate) fn is_admin(&self, token: &[u8]) -> bool {
         self.admin_token().is_some_and(|expected| token.ct_eq(expected.as_bytes()).into())
     }
 }

@@ -72,6 +72,7 @@ mod idle;
 mod metrics;
 mod openapi;
 mod origin;
+mod page;
 mod problem;
 mod publish;
 mod read;
@@ -117,12 +118,12 @@ impl Gateway {
         Router::new()
             .merge(open_to_pages)
             .merge(demo)
+            .merge(admin::routes())
             .route("/livez", get(health::livez))
             .route("/readyz", get(health::readyz))
             .route("/health", get(health::health))
             .route("/api/openapi.json", get(openapi::document))
             .route("/metrics", get(metrics::metrics))
-            .route("/api/admin/cluster", get(admin::cluster))
             .fallback(problem::not_found)
             .method_not_allowed_fallback(problem::method_not_allowed)
             .layer(DefaultBodyLimit::max(self.config().body_limit()))

@@ -90,6 +90,36 @@ pub(crate) async fn guard(
     Ok(next.run(request).await)
 }
 
+/// Lets pass what comes from a page of this node, and what no page sends: where a cookie speaks for the visitor, pages that may use channels
+/// are foreign, too. A request that changes something must say where it comes from, as browsers do.
+pub(crate) async fn own_pages_only(request: Request, next: Next) -> Result<Response, Problem> {
+    let headers = request.headers();
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let is_from_here = match (origins.next(), origins.next()) {
+        (Some(origin), None) => is_own(origin, headers),
+        (None, _) => request.method().is_safe(),
+        (Some(_), Some(_)) => false,
+    };
+    if is_from_here {
+        return Ok(next.run(request).await);
+    }
+    let detail = "this is for the node's own pages: `Origin` must be what the node is called by (`Host`), \
+        which a proxy in front has to pass on";
+    Err(Problem::new(StatusCode::FORBIDDEN, detail).with("reason", "origin".to_owned()))
+}
+
+/// Refuses what a page of another origin has its visitor's browser fetch without saying `Origin`, as it does for images and scripts. That could
+/// not be read there; but a stream would be held open.
+pub(crate) fn must_not_be_embedded(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get("sec-fetch-site").map(HeaderValue::as_bytes) {
+        None | Some(b"same-origin" | b"none") => Ok(()),
+        Some(_) => {
+            let detail = "this is for the node's own pages (`Sec-Fetch-Site`)";
+            Err(Problem::new(StatusCode::FORBIDDEN, detail).with("reason", "origin".to_owned()))
+        }
+    }
+}
+
 fn is_own(origin: &HeaderValue, headers: &HeaderMap) -> bool {
     let own = || {
         let (scheme, page) = origin.to_str().ok()?.split_once("://")?;

@@ -44,6 +44,11 @@ impl Problem {
         }
     }
 
+    /// The sentence for people.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Adds one member for programs.
     pub(crate) fn with(mut self, member: &'static str, value: String) -> Self {
         self.member = Some((member, value));

@@ -52,6 +52,16 @@ pub(crate) fn response(
     let events = stream::select(ending(durable.map(durable_text)), ending(ephemeral.map(ephemeral_text)));
     let pinged = stream::select(events, IntervalStream::new(pings).map(|_| Some(PING.to_owned())));
     let texts = stream::once(ready(greeting(after))).chain(pinged.scan((), |(), text| ready(text)));
+    send(gateway, present, expires, texts)
+}
+
+/// A stream of these texts, which ends when the node drains or the token has expired.
+pub(crate) fn send(
+    gateway: &Gateway,
+    present: Present,
+    expires: Option<OffsetDateTime>,
+    texts: impl Stream<Item = String> + Send + 'static,
+) -> Response {
     let texts = until_expired(texts, expires, OffsetDateTime::now_utc)
         .take_until(gateway.draining().clone().cancelled_owned())
         .map(move |text| {

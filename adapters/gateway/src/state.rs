@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use axum::http::{StatusCode, header};
 use parking_lot::Mutex;
 use switchboard_core::health::{Condition, HealthRegistry};
 use switchboard_core::lease::LeaseState;
@@ -13,9 +14,10 @@ use switchboard_core::presence::Presence;
 use switchboard_core::stats::{Counter, StatsRegistry};
 use switchboard_core::timing::Timing;
 use switchboard_core::types::{NodeId, PayloadLimits};
-use switchboard_protocol::session::Bucket;
+use switchboard_protocol::session::{Bucket, Rate};
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::Feed;
 use crate::auth::Verifier;
 use crate::metrics::MetricsAccess;
 use crate::millis;
@@ -51,6 +53,9 @@ pub struct GatewayConfig {
 
 /// What a request may be larger than its payload.
 const ENVELOPE: usize = 16 * 1024;
+
+/// Attempts to sign in, right or wrong. Nobody guesses a token that is any good; this is for the others.
+const LOGINS: Rate = Rate { per_second: 1, burst: 10 };
 
 /// Most connections that are kept for short requests.
 const ROOM: usize = 100;
@@ -96,6 +101,8 @@ struct Inner {
     counts: Counts,
     encoded: Encoded,
     opening: Mutex<Bucket>,
+    logins: Mutex<Bucket>,
+    feed: Feed,
 }
 
 /// Shown in stats.
@@ -143,15 +150,21 @@ impl Gateway {
     /// A gateway that has nothing to serve yet; adds its gauges to `stats`.
     pub fn new(config: GatewayConfig, stats: &StatsRegistry) -> Self {
         let opening = Mutex::new(Bucket::new(config.sockets.opening, Instant::now()));
+        let draining = CancellationToken::new();
+        // For whoever looks at the cluster; there is nothing to say before.
+        let shown = draining.clone();
+        stats.gauge("draining", move || shown.is_cancelled().then_some(true));
         Self(Arc::new(Inner {
             config,
             services: OnceLock::new(),
             starting: Mutex::new("the process has just begun".to_owned()),
-            draining: CancellationToken::new(),
+            draining,
             stats: stats.clone(),
             counts: Counts::shown_in(stats),
             encoded: Encoded::default(),
             opening,
+            logins: Mutex::new(Bucket::new(LOGINS, Instant::now())),
+            feed: Feed::default(),
         }))
     }
 
@@ -192,6 +205,19 @@ impl Gateway {
     pub(crate) fn admit_socket(&self) -> Result<(), Problem> {
         let admitted = self.0.opening.lock().take(Instant::now());
         admitted.map_err(|_too_many| Problem::unavailable("too many sockets are being opened at once"))
+    }
+
+    /// Lets somebody try to sign in, unless that happens too often.
+    pub(crate) fn admit_login(&self) -> Result<(), Problem> {
+        let admitted = self.0.logins.lock().take(Instant::now());
+        admitted.map_err(|_too_many| {
+            let detail = "too many attempts to sign in; wait for ten seconds";
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_header(header::RETRY_AFTER, "10")
+        })
+    }
+
+    pub(crate) fn feed(&self) -> &Feed {
+        &self.0.feed
     }
 
     pub(crate) fn draining(&self) -> &CancellationToken {

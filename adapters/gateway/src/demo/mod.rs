@@ -5,13 +5,13 @@
 //! Invariant: it exists under open access alone, and asks nothing of any host but this cluster's nodes.
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
 use switchboard_core::types::NodeId;
 
+use crate::page::{self, CSS, File, HTML, JS, SVG, TEXT};
 use crate::problem::Problem;
 use crate::state::Gateway;
 
@@ -20,14 +20,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
     connect-src 'self' ws://127.0.0.1:* ws://localhost:*; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-const HTML: &str = "text/html; charset=utf-8";
-const CSS: &str = "text/css; charset=utf-8";
-const JS: &str = "text/javascript; charset=utf-8";
-const TEXT: &str = "text/plain; charset=utf-8";
-const SVG: &str = "image/svg+xml";
-
-/// Where each file is, what it is, and what is in it.
-const FILES: [(&str, &str, &str); 9] = [
+const FILES: [File; 9] = [
     ("/demo", HTML, include_str!("index.html")),
     ("/demo/demo.css", CSS, include_str!("demo.css")),
     ("/demo/demo.js", JS, include_str!("demo.js")),
@@ -41,19 +34,7 @@ const FILES: [(&str, &str, &str); 9] = [
 
 /// The page, and what it asks for.
 pub(crate) fn routes() -> Router<Gateway> {
-    let pages = FILES.into_iter().fold(Router::new(), |router, (path, kind, text)| {
-        router.route(path, get(async move || file(kind, text)))
-    });
-    pages.route("/demo/nodes", get(nodes))
-}
-
-fn file(kind: &'static str, text: &'static str) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
-        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
-        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-    ];
-    (headers, text).into_response()
+    page::routes(FILES, POLICY).route("/demo/nodes", get(nodes))
 }
 
 #[derive(Serialize)]

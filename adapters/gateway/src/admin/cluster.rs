@@ -74,19 +74,24 @@ pub(crate) async fn cluster(
     headers: HeaderMap,
 ) -> Result<Json<List>, Problem> {
     gateway.admit_admin(&headers)?;
+    read(&gateway).await.map(Json)
+}
+
+/// The list as the registry has it now.
+pub(super) async fn read(gateway: &Gateway) -> Result<List, Problem> {
     // Not only when ready: an operator looks when something is wrong.
     let services = gateway.services().ok_or_else(|| Problem::unavailable(gateway.starting_reason()))?;
     let members = timeout(LIMIT, services.registry.members()).await.map_err(|_elapsed| {
         Problem::unavailable(format!("the registry did not answer within {LIMIT:?}"))
     })??;
     let timing = gateway.config().timing;
-    Ok(Json(List {
+    Ok(List {
         data: members.into_iter().map(Entry::from).collect(),
         timing: Thresholds {
             heartbeat_interval_ms: millis(timing.heartbeat_interval()),
             stale_threshold_ms: millis(timing.stale_threshold()),
         },
-    }))
+    })
 }
 
 impl From<Member> for Entry {
