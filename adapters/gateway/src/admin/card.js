@@ -53,7 +53,7 @@ export class Card {
     this.root.dataset.state = state;
     setText(this.#badge, state);
     setText(this.#endpoint, entry.endpoint);
-    setText(this.#heartbeat, `${time(Math.round(entry.heartbeat_age_ms / 100) / 10)} ago`);
+    setText(this.#heartbeat, ago(entry.heartbeat_age_ms));
     setText(this.#uptime, time(Math.floor(uptime(entry) / 1000)));
     if (isNews && !this.#body.hidden) this.#showBody();
   }
@@ -62,4 +62,9 @@ export class Card {
     this.#stats.update(this.#entry.stats, this.#history);
     this.#meta.update(this.#entry.meta);
   }
+}
+
+// Tenths as long as they say something.
+function ago(age) {
+  return age < 10_000 ? `${(age / 1000).toFixed(1)} s ago` : `${time(Math.floor(age / 1000))} ago`;
 }

@@ -11,32 +11,57 @@ const DEEPEST = 6;
 
 export class Fields {
   #rows = new Map();
+  #groups = new Map();
   #folds = new Map();
-  #list = element("dl", { class: "fields" });
   #keys;
   root = element("div");
 
   constructor(keys = []) {
     this.#keys = keys;
-    this.root.append(this.#list);
   }
 
   update(object, history) {
     const entries = Object.entries(object);
     const isNested = ([, value]) => isObject(value) && this.#keys.length < DEEPEST;
-    const rows = entries.filter((entry) => !isNested(entry)).map(([key, value]) => {
-      const row = known(this.#rows, key, () => new Row(key, pathOf([...this.#keys, key])));
-      row.update(value, history);
-      return row.root;
+    const groups = [...grouped(entries.filter((entry) => !isNested(entry)))].map(([word, members]) => {
+      const group = known(this.#groups, word, () => new Group(word));
+      arrange(group.list, members.map(([key, value]) => this.#row(key, word, value, history)));
+      return group.root;
     });
-    arrange(this.#list, rows);
-    this.#list.hidden = rows.length === 0;
     const folds = entries.filter(isNested).map(([key, value]) => {
       const fold = known(this.#folds, key, () => new Fold(key, [...this.#keys, key]));
       fold.update(value, history);
       return fold.root;
     });
-    arrange(this.root, [this.#list, ...folds]);
+    arrange(this.root, [...groups, ...folds]);
+  }
+
+  #row(key, word, value, history) {
+    const row = known(this.#rows, `${word} ${key}`, () => new Row(key, word, pathOf([...this.#keys, key])));
+    row.update(value, history);
+    return row.root;
+  }
+}
+
+// Keys by the first word that they share with another, and before them those that share none.
+function grouped(entries) {
+  const first = (key) => key.match(/^[^_]+_(?=.)/)?.[0] ?? "";
+  const counts = new Map();
+  for (const [key] of entries) counts.set(first(key), (counts.get(first(key)) ?? 0) + 1);
+  const groups = new Map([["", []]]);
+  for (const entry of entries) {
+    const word = counts.get(first(entry[0])) > 1 ? first(entry[0]) : "";
+    known(groups, word, () => []).push(entry);
+  }
+  return groups;
+}
+
+class Group {
+  list = element("dl", { class: "fields" });
+
+  constructor(word) {
+    const title = word ? [element("h3", {}, word.slice(0, -1))] : [];
+    this.root = element("div", { class: "group" }, ...title, this.list);
   }
 }
 
@@ -48,14 +73,15 @@ class Row {
   #area = drawn("path", { class: "area" });
   #spark;
 
-  constructor(key, path) {
+  // Its group's word need not be seen twice, but is part of the key.
+  constructor(key, word, path) {
     this.#key = key;
     this.#path = path;
     const { width, height } = SPARK;
     this.#spark = drawn("svg", { class: "spark", viewBox: `0 -2 ${width} ${height + 4}`, "aria-hidden": "true" }, this.#area, this.#line);
-    const name = element("dt");
+    const name = element("dt", {}, element("span", { class: "hidden" }, word));
     // A long key may break where its words do.
-    key.split(/(?<=_)/).forEach((word, i) => name.append(...(i ? [element("wbr"), word] : [word])));
+    key.slice(word.length).split(/(?<=_)/).forEach((word, i) => name.append(...(i ? [element("wbr"), word] : [word])));
     this.root = element("div", { class: "field" }, name, element("dd", {}, this.#spark, this.#value));
   }
 

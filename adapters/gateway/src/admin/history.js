@@ -9,7 +9,7 @@ const KEPT = 5 * 60_000;
 const MOST = { numbers: 500, samples: 300 };
 
 // A line that has just begun does not fill its place yet.
-const SHORTEST = 60_000;
+const SHORTEST = 30_000;
 
 export class History {
   #series = new Map();

@@ -6,8 +6,11 @@ import { time } from "./numbers.js";
 // Round trips stand at the lines of so many nodes, and names at the nodes of so many.
 const FEW = { trips: 6, names: 60 };
 
-const SIZE = 360;
-const LONGEST_NAME = 18;
+// Of the circle's radius, and around it for names.
+const RADIUS = { few: 90, many: 130 };
+const MARGIN = { few: 48, many: 78 };
+
+const LONGEST_NAME = 16;
 
 export class Mesh {
   #section;
@@ -76,10 +79,9 @@ function picture(nodes, pairs, states, words) {
     const dot = drawn("circle", { class: "dot", cx: x, cy: y, r: isFew ? 9 : 5, "data-state": states.get(id) });
     return nodes.length <= FEW.names ? [dot, name(id, places.get(id), isFew)] : [dot];
   });
-  const half = SIZE / 2;
   return drawn(
     "svg",
-    { viewBox: `${-half} ${-half} ${SIZE} ${SIZE}`, role: "img", "aria-label": words, class: isFew ? "few" : "many" },
+    { viewBox: frame([...places.values()], isFew), role: "img", "aria-label": words, class: isFew ? "few" : "many" },
     ...lines,
     ...trips,
     ...dots,
@@ -89,16 +91,23 @@ function picture(nodes, pairs, states, words) {
 // On a circle, from the top on.
 function place(index, count) {
   const angle = (index / count) * 2 * Math.PI - Math.PI / 2;
-  const radius = count === 1 ? 0 : SIZE * (count <= FEW.trips ? 0.33 : 0.34);
+  const radius = count === 1 ? 0 : count > FEW.trips ? RADIUS.many : RADIUS.few;
   return { x: round(Math.cos(angle) * radius), y: round(Math.sin(angle) * radius), angle };
+}
+
+// As wide as the circle, and as high as it needs to be.
+function frame(places, isFew) {
+  const [margin, radius] = isFew ? [MARGIN.few, RADIUS.few] : [MARGIN.many, RADIUS.many];
+  const heights = places.map(({ y }) => y);
+  const [top, bottom] = [Math.min(...heights) - margin, Math.max(...heights) + margin];
+  const half = radius + margin;
+  return [-half, round(top), 2 * half, round(bottom - top)].join(" ");
 }
 
 function trip({ ends, rtt }, places) {
   const [from, to] = ends.map((id) => places.get(id));
-  // Not in the middle, where lines cross.
-  const share = 0.5;
-  const [x, y] = ["x", "y"].map((axis) => round(from[axis] + (to[axis] - from[axis]) * share));
-  return drawn("text", { class: "trip", x, y }, time(rtt * 1e-6));
+  const between = (axis) => round((from[axis] + to[axis]) / 2);
+  return drawn("text", { class: "trip", x: between("x"), y: between("y") }, time(rtt * 1e-6));
 }
 
 function name(id, { x, y, angle }, isFew) {

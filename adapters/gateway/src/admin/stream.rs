@@ -32,10 +32,7 @@ const SPACING: Duration = Duration::from_millis(200);
 /// Sent first: a lost connection is to be tried again after a second.
 const GREETING: &str = "retry: 1000\n\n";
 
-pub(super) async fn stream(
-    State(gateway): State<Gateway>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+pub(super) async fn stream(State(gateway): State<Gateway>, headers: HeaderMap) -> Result<Response, Problem> {
     origin::must_not_be_embedded(&headers)?;
     let expires = gateway.admit_watcher(&headers)?;
     let present = Present::enter_stream(&gateway)?;

@@ -85,6 +85,17 @@ async fn b128_no_token_is_logged_or_repeated_however_it_comes() {
         }
     }
     answers += &send(&server, &format!("GET {path}?token={TOKEN} HTTP/1.1\r\n"), "").await;
+    let page = "POST /admin/login HTTP/1.1\r\norigin: http://x\r\ncontent-type: application/json\r\n";
+    let signed_in = send(&server, page, &format!(r#"{{"token":"{TOKEN}"}}"#)).await;
+    let (_, session) = signed_in.split_once("switchboard_admin=").unwrap();
+    let (session, _) = session.split_once(';').unwrap();
+    for body in [format!(r#"{{"token":"{TOKEN}x"}}"#), format!(r#"{{"tok":"{TOKEN}"}}"#), TOKEN.to_owned()] {
+        answers += &send(&server, page, &body).await;
+    }
+    let session = format!("cookie: switchboard_admin={session}\r\n");
+    let signed_in = send(&server, &format!("GET /admin/session HTTP/1.1\r\n{session}"), "").await;
+    assert!(signed_in.contains("signed_in"), "{signed_in}");
+    answers += &signed_in;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/jwks.json");
     let file = JwksFile::open(path).unwrap();
     let config = AuthConfig { jwks_file: Some(file), ..AuthConfig::default() };
@@ -105,6 +116,8 @@ async fn b128_no_token_is_logged_or_repeated_however_it_comes() {
             }
         }
     }
+    let (_, signature) = session.trim().split_once('.').unwrap();
+    assert!(!log.contains(signature) && !answers.contains(signature), "the cookie was logged or repeated");
     assert!(!log.contains(TOKEN) && !answers.contains(TOKEN) && !debug.contains("32 bytes or more"));
     assert!(debug.contains("Keys(4)") && !debug.contains("YSBzZWNyZXQg"), "{debug}");
 }
