@@ -4,9 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
+mod browser;
 mod clients;
 mod clocks;
 mod configuration;
+mod dashboard;
 mod database;
 mod demo;
 mod dev;
