@@ -15,6 +15,7 @@
 //! | `GET /realtime/v1/websocket` | the same as `@supabase/realtime-js` and its ports speak it |
 //! | `POST /realtime/v1/api/broadcast` | publishes ephemeral events `{"messages": [{"topic", "event", "payload"}, …]}`, all or none: 202 |
 //! | `POST /realtime/v1/api/broadcast/{topic}/events/{event}` | publishes one, whose payload is the body: JSON, or bytes as `application/octet-stream`: 202 |
+//! | `GET /admin` | the cluster as a web page, as it changes; and below it what that needs: `POST /admin/login` with `{"token": the admin token}` answers 204 and a cookie for 12 hours, `POST /admin/logout` takes it back, `GET /admin/session` says who one is, `GET /admin/stream` is the list of `/api/admin/cluster` as Server-Sent Events, every second and with every change |
 //! | `GET /demo` | a chat room as a web page, and below it what that needs; with [`GatewayConfig::open_access`] only |
 //!
 //! Every `GET` answers `HEAD`, too. `{channel}` is percent-decoded once. Payloads pass byte for byte.
@@ -36,6 +37,7 @@
 //! | 415 | the body is not declared as `application/json` |
 //! | 422 | a field, a name, a position or a limit breaks its rule |
 //! | 426 | the request does not ask for the WebSocket that is there |
+//! | 429 | too many attempts to sign in |
 //! | 503 | the node is starting, joining, suspended or draining, or a bus or the registry is unavailable, or has as many streams and sockets as it may, or too many sockets are opened at once; `Retry-After` says when to try again |
 //!
 //! # Access
@@ -52,6 +54,10 @@
 //! Web pages of a foreign origin are refused unless [`Origins`] lists theirs; those get CORS headers on the channel routes. And a publish
 //! needs `Content-Type: application/json`, and open access a `Host` that is no name of somebody else's, so that no other page can read from
 //! or post to a node its visitor can reach.
+//!
+//! What is below `/admin` is for the node's own pages alone, whatever [`Origins`] lists: there a cookie speaks for the visitor. It is `HttpOnly`,
+//! `SameSite=Strict`, for that path, and `Secure` over HTTPS; every node with the same admin token accepts it, and a new token ends it. With
+//! [`GatewayConfig::open_access`] the page needs no login.
 //!
 //! # Start and end
 //!

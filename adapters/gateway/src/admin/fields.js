@@ -14,6 +14,7 @@ export class Fields {
   #groups = new Map();
   #folds = new Map();
   #keys;
+  #all = element("div", { class: "groups" });
   root = element("div");
 
   constructor(keys = []) {
@@ -33,7 +34,8 @@ export class Fields {
       fold.update(value, history);
       return fold.root;
     });
-    arrange(this.root, [...groups, ...folds]);
+    arrange(this.#all, groups);
+    arrange(this.root, [this.#all, ...folds]);
   }
 
   #row(key, word, value, history) {

@@ -7,8 +7,8 @@ import { time } from "./numbers.js";
 const FEW = { trips: 6, names: 60 };
 
 // Of the circle's radius, and around it for names.
-const RADIUS = { few: 90, many: 130 };
-const MARGIN = { few: 48, many: 78 };
+const RADIUS = { few: 90, many: 140 };
+const MARGIN = { few: 48, many: 70 };
 
 const LONGEST_NAME = 16;
 
@@ -69,7 +69,8 @@ function summary(nodes, pairs) {
 function picture(nodes, pairs, states, words) {
   const places = new Map(nodes.map(({ node_id: id }, i) => [id, place(i, nodes.length)]));
   const isFew = nodes.length <= FEW.trips;
-  const lines = pairs.map(({ ends, isDirect }) => {
+  // What is not as it should be lies on top.
+  const lines = [...pairs].sort((a, b) => b.isDirect - a.isDirect).map(({ ends, isDirect }) => {
     const [from, to] = ends.map((id) => places.get(id));
     return drawn("line", { class: isDirect ? "link" : "link around", x1: from.x, y1: from.y, x2: to.x, y2: to.y });
   });
@@ -79,13 +80,16 @@ function picture(nodes, pairs, states, words) {
     const dot = drawn("circle", { class: "dot", cx: x, cy: y, r: isFew ? 9 : 5, "data-state": states.get(id) });
     return nodes.length <= FEW.names ? [dot, name(id, places.get(id), isFew)] : [dot];
   });
-  return drawn(
+  const svg = drawn(
     "svg",
     { viewBox: frame([...places.values()], isFew), role: "img", "aria-label": words, class: isFew ? "few" : "many" },
     ...lines,
     ...trips,
     ...dots,
   );
+  // Many lines make a surface, which should not be a wall.
+  svg.style.setProperty("--strength", Math.max(0.08, Math.min(0.6, 12 / nodes.length ** 1.3)).toFixed(2));
+  return svg;
 }
 
 // On a circle, from the top on.

@@ -34,6 +34,7 @@ pub(crate) fn summary(
         let windows = urls.iter().take(2).map(|url| format!("{url}/demo"));
         row("demo", &windows.collect::<Vec<_>>().join("  "));
     }
+    row("dashboard", &format!("{first}/admin"));
     row("listen", &format!("{program} tail room:1 --url {last}"));
     row("publish", &format!("{program} publish room:1 message '{{\"text\":\"hi\"}}' --url {first}"));
     row("look", &format!("{program} nodes --url {first}"));
