@@ -26,7 +26,7 @@ use crate::{admin, broadcast, health, metrics, publish, read, socket};
         health::health,
         metrics::metrics,
         document,
-        admin::cluster,
+        admin::cluster::cluster,
         read::read,
         publish::publish,
         socket::phoenix,

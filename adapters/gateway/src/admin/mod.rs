@@ -9,7 +9,7 @@
 //!
 //! Invariants: what is below `/admin` is for this node's own pages; the token is sent once, in a body, and never kept by the page.
 
-mod cluster;
+pub(crate) mod cluster;
 mod session;
 mod stream;
 
