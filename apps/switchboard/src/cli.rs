@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{dev, doctor, migrate, nodes, publish, tail, token, top};
+use crate::commands::{dev, doctor, health, migrate, nodes, publish, tail, token, top};
 use crate::config::ServeArgs;
 
 /// A cluster of realtime servers coordinated by PostgreSQL and nothing else.
@@ -29,6 +29,10 @@ pub(crate) enum Command {
     /// Nodes take the settings of `switchboard serve` from the environment. With `DATABASE_URL` that database is used instead of a
     /// private one. Clients on this machine need no token; the admin token is `dev` unless `ADMIN_TOKEN` is set.
     Dev(dev::Args),
+    /// Ask a node whether it is ready.
+    ///
+    /// Prints its answer. Exits 0 if it is, 1 if it is not, or does not answer within 5 s. For health checks of containers.
+    Health(health::Args),
     /// Show every node of a cluster, in the order in which they joined.
     Nodes(nodes::Args),
     /// Watch a cluster: its nodes, their traffic, the mesh, the NOTIFY queue.

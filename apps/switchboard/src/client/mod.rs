@@ -3,7 +3,7 @@
 mod error;
 mod url;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use reqwest::header::ACCEPT;
@@ -18,9 +18,13 @@ use crate::commands::dev::DEV_TOKEN;
 use crate::config::{AdminToken, ConfigError, Setting};
 use url::NodeUrl;
 
+const URL: Setting = Setting::new("SWITCHBOARD_URL", "--url");
+
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longer than a node waits for PostgreSQL before it says that it cannot be reached.
 const ANSWER: Duration = Duration::from_secs(45);
+/// Whoever asks for a probe waits no longer than this, as `docker` and `kubelet` do by custom.
+const PROBE: Duration = Duration::from_secs(5);
 /// A node that streams shows a sign of life every 15 s. One that does not is gone, whatever the connection says.
 const SILENCE: Duration = Duration::from_secs(45);
 
@@ -56,6 +60,15 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(args: ClientArgs) -> anyhow::Result<Self> {
         let (url, token) = args.resolve()?;
+        Self::build(url, token)
+    }
+
+    /// A client for routes that are open to all.
+    pub(crate) fn without_token(url: &OsStr) -> anyhow::Result<Self> {
+        Self::build(URL.parse(url, NodeUrl::parse)?, None)
+    }
+
+    fn build(url: NodeUrl, token: Option<AdminToken>) -> anyhow::Result<Self> {
         let mut http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
@@ -75,6 +88,12 @@ impl Client {
     /// The body of an admin route.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, ClientError> {
         self.json(self.request(Method::GET, path).timeout(ANSWER)).await
+    }
+
+    /// The text of a probe's answer, if it is a good one.
+    pub(crate) async fn probe(&self, route: &str) -> Result<String, ClientError> {
+        let response = self.accept(self.request(Method::GET, &[route]).timeout(PROBE).send().await).await?;
+        response.text().await.map_err(|source| ClientError::broken(&self.url, &source))
     }
 
     /// Publishes; answers the position of a durable event. One with a key may be published again: it is stored once.
@@ -150,7 +169,7 @@ impl Client {
 
 impl ClientArgs {
     fn resolve(self) -> Result<(NodeUrl, Option<AdminToken>), ConfigError> {
-        let url = Setting::new("SWITCHBOARD_URL", "--url").parse(&self.url, NodeUrl::parse)?;
+        let url = URL.parse(&self.url, NodeUrl::parse)?;
         let token = self.token.map(|token| {
             Setting::new("SWITCHBOARD_TOKEN", "--token").parse_secret(&token, AdminToken::parse)
         });

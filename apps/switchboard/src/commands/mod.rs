@@ -2,6 +2,7 @@
 
 pub(crate) mod dev;
 pub(crate) mod doctor;
+pub(crate) mod health;
 pub(crate) mod migrate;
 pub(crate) mod nodes;
 pub(crate) mod publish;
@@ -19,6 +20,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(args) => serve::run(*args).await,
         Command::Dev(args) => dev::run(args).await,
+        Command::Health(args) => health::run(args).await,
         Command::Nodes(args) => nodes::run(args).await,
         Command::Top(args) => top::run(args).await,
         Command::Publish(args) => publish::run(args).await,

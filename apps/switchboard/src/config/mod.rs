@@ -32,7 +32,7 @@ pub(crate) use auth::{AUTH_JWT_SECRET, AuthArgs, AuthConfig, claim};
 pub(crate) use cluster::Ephemeral;
 pub(crate) use cluster::{ClusterArgs, ClusterConfig};
 pub(crate) use database::{DatabaseArgs, DatabaseConfig};
-pub(crate) use http::{ADMIN_TOKEN, AdminToken, HttpArgs, HttpConfig};
+pub(crate) use http::{ADMIN_TOKEN, AdminToken, HTTP_ADDR, HttpArgs, HttpConfig};
 pub(crate) use http_addr::HttpAddr;
 pub(crate) use logs::{LogArgs, LogConfig, LogFormat};
 #[cfg(feature = "mesh")]

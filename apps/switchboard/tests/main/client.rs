@@ -1,4 +1,4 @@
-//! `nodes`, `publish` and `tail` against servers that are not there, are no nodes, or say no.
+//! `nodes`, `publish`, `tail` and `health` against servers that are not there, are no nodes, or say no.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -152,4 +152,28 @@ fn nodes_passes_everything_on_as_json() {
     let output = run(&mut switchboard(&["nodes", "--json", "--url", &url]));
     assert!(output.status.success());
     assert!(stdout(&output).contains("\"stale_threshold_ms\": 30000"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_probe_finds_the_node_by_its_own_setting_and_says_what_it_says() {
+    for (arguments, route) in [(&["health"][..], "/readyz"), (&["health", "--live"][..], "/livez")] {
+        let (url, served) = server("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n");
+        let port = url.rsplit(':').next().unwrap();
+        let output = run(switchboard(arguments).env("HTTP_ADDR", format!(":{port}")));
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(stdout(&output), "ok\n");
+        assert!(served.join().unwrap().starts_with(&format!("GET {route} ")));
+    }
+}
+
+#[test]
+fn a_probe_of_a_node_that_is_not_ready_fails_and_says_why() {
+    let (url, _served) =
+        server("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 9\r\n\r\nstarting\n");
+    let message = refusal(&mut switchboard(&["health", "--url", &url]), 1);
+    assert!(message.contains("503") && message.contains("starting"), "{message}");
+    let message = refusal(switchboard(&["health"]).env("HTTP_ADDR", "127.0.0.1:1"), 1);
+    assert!(message.contains("http://127.0.0.1:1"), "{message}");
+    let message = refusal(switchboard(&["health"]).env("HTTP_ADDR", "4000"), 2);
+    assert!(message.contains("HTTP_ADDR"), "{message}");
 }
