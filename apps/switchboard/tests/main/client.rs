@@ -168,8 +168,7 @@ fn a_probe_finds_the_node_by_its_own_setting_and_says_what_it_says() {
 
 #[test]
 fn a_probe_of_a_node_that_is_not_ready_fails_and_says_why() {
-    let (url, _served) =
-        server("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 9\r\n\r\nstarting\n");
+    let (url, _served) = server("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 9\r\n\r\nstarting\n");
     let message = refusal(&mut switchboard(&["health", "--url", &url]), 1);
     assert!(message.contains("503") && message.contains("starting"), "{message}");
     let message = refusal(switchboard(&["health"]).env("HTTP_ADDR", "127.0.0.1:1"), 1);
