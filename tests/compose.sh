@@ -22,7 +22,7 @@ clean_up() {
     local code=$?
     [ -z "$tail" ] || kill "$tail" 2>/dev/null || true
     if [ ${#compose[@]} -gt 0 ]; then
-        [ $code = 0 ] || cluster logs --no-color --tail 60 >&2 || true
+        [ $code = 0 ] || cluster logs --no-color --tail 30 >&2 || true
         cluster down --volumes --timeout 5 >/dev/null 2>&1 || true
     fi
     stop_daemon
@@ -40,6 +40,7 @@ say() { printf '%4s s  %s\n' "$SECONDS" "$*"; }
 have_images
 say "base images are there"
 cluster up --build --detach >"$work/up.log" 2>&1 || { tail -n 60 "$work/up.log" >&2; exit 1; }
+find_containers
 say "the cluster is up"
 [ $# -gt 0 ] || set -- "${stories[@]}"
 for story in "$@"; do

@@ -13,9 +13,10 @@ mod database;
 mod demo;
 mod dev;
 mod eviction;
-mod logs;
+mod flapping;
 #[cfg(feature = "mesh")]
 mod floods;
+mod logs;
 #[cfg(feature = "mesh")]
 mod mesh;
 mod metrics;

@@ -32,7 +32,10 @@ eventually() {
 
 url() { local port="${1^^}_PORT" && echo "http://127.0.0.1:${!port}"; }
 api() { curl -fsS --max-time 5 -H "Authorization: Bearer $ADMIN_TOKEN" "$@"; }
-container() { cluster ps --quiet "$1"; }
+# Asked once: a container keeps its id through stops and starts.
+declare -A ids=()
+container() { echo "${ids[$1]}"; }
+find_containers() { for service in "${nodes[@]}" postgres; do ids[$service]=$(cluster ps --quiet "$service"); done; }
 inspect() { docker inspect --format "$2" "$(container "$1")"; }
 restarts() { for node in "${nodes[@]}"; do inspect "$node" '{{.RestartCount}}'; done; }
 pids() { for node in "${nodes[@]}"; do inspect "$node" '{{.State.Pid}}'; done; }
@@ -78,11 +81,12 @@ events_cross_the_cluster() {
 b138_a_node_that_is_stopped_leaves_at_once_and_exits_with_0() {
     local began=$SECONDS
     docker stop "$(container node3)" >/dev/null
-    [ $((SECONDS - began)) -le 5 ] || fail "it took $((SECONDS - began)) s to stop"
-    [ "$(docker inspect --format '{{.State.ExitCode}}' "$(cluster ps --all --quiet node3 2>/dev/null || cluster ps --quiet node3)")" = 0 ] || fail "it did not exit with 0"
+    # Most of that is Docker's. A node that did not hear the signal would take stop_grace_period, and end with 137.
+    [ $((SECONDS - began)) -lt 10 ] || fail "it took $((SECONDS - began)) s to stop"
+    [ "$(inspect node3 '{{.State.ExitCode}}')" = 0 ] || fail "it exited with $(inspect node3 '{{.State.ExitCode}}')"
     # It said goodbye: nobody had to wait for the threshold.
     eventually 2 "node1 knows" sees node1 2
-    cluster start node3 >/dev/null 2>&1
+    docker start "$(container node3)" >/dev/null
     all_see_each_other
 }
 
@@ -92,7 +96,7 @@ a_killed_node_is_gone_after_the_threshold_and_comes_back_when_started() {
     eventually $((threshold + heartbeat + slack)) "node1 knows" sees node1 2
     [ $((SECONDS - killed)) -ge $((threshold - heartbeat - 1)) ] || fail "it was given up after $((SECONDS - killed)) s"
     publish node1 "while node2 is dead" >/dev/null
-    cluster start node2 >/dev/null 2>&1
+    docker start "$(container node2)" >/dev/null
     all_see_each_other
     history_has node2 "while node2 is dead" || fail "an event is missing"
 }
@@ -112,13 +116,13 @@ a_node_that_was_cut_off_comes_back_and_misses_nothing() {
 b139_probes_restart_nobody_while_the_database_is_away() {
     local before
     before="$(pids)"
-    cluster stop postgres >/dev/null 2>&1
+    docker stop "$(container postgres)" >/dev/null
     for node in "${nodes[@]}"; do eventually $((threshold + heartbeat + slack)) "$node is not ready" fails ready "$node"; done
     for node in "${nodes[@]}"; do
         eventually 60 "Docker knows that $node is not ready" marked "$node" unhealthy
         alive "$node" >/dev/null || fail "$node is not alive"
     done
-    cluster start postgres >/dev/null 2>&1
+    docker start "$(container postgres)" >/dev/null
     all_see_each_other
     [ "$(pids)" = "$before" ] || fail "nodes were restarted: $before became $(pids)"
 }
