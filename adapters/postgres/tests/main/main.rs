@@ -11,6 +11,7 @@ mod pooler;
 mod presence;
 mod publishing;
 mod registry_faults;
+mod restore;
 mod retention;
 mod sessions;
 mod suites;
