@@ -46,7 +46,9 @@ fn gone(pid: i32) -> bool {
 fn urls(output: &str) -> Vec<String> {
     let mut urls: Vec<String> = output
         .split(|c: char| c.is_whitespace() || c == '│' || c == '|')
-        .filter(|word| word.starts_with("http://127.0.0.1:") && !word.ends_with("/demo") && !word.ends_with("/admin"))
+        .filter(|word| {
+            word.starts_with("http://127.0.0.1:") && !word.ends_with("/demo") && !word.ends_with("/admin")
+        })
         .map(|word| word.trim_end_matches(['/', '`']).to_owned())
         .collect();
     urls.sort();

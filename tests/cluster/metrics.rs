@@ -144,8 +144,7 @@ async fn every_documented_metric_is_shown_by_a_node() {
 fn write(rows: &Table) {
     let document = std::fs::read_to_string(DOCUMENT).unwrap();
     let (before, rest) = document.split_once(RULE).unwrap();
-    let after: String =
-        rest.lines().skip_while(|line| line.starts_with('|')).map(|line| format!("{line}\n")).collect();
-    let rows: String = rows.values().map(|row| format!("{row}\n")).collect();
-    std::fs::write(DOCUMENT, format!("{before}{RULE}{rows}{after}")).unwrap();
+    let after: Vec<_> = rest.lines().skip_while(|line| line.starts_with('|')).collect();
+    let rows: Vec<_> = rows.values().map(ToString::to_string).collect();
+    std::fs::write(DOCUMENT, format!("{before}{RULE}{}\n{}\n", rows.join("\n"), after.join("\n"))).unwrap();
 }

@@ -121,7 +121,7 @@ async fn change(membership: &mut Option<watch::Receiver<Arc<Membership>>>) {
         None => true,
     };
     if gone {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
