@@ -182,6 +182,10 @@ impl Gateway {
     /// Takes no more work: not ready, no new streams, open streams end. What is under way is finished. Final.
     pub fn drain(&self) {
         self.0.draining.cancel();
+        // The end may come before the next heartbeat, and those who watch should know why.
+        if let Some(services) = self.services() {
+            services.node.renew_soon();
+        }
     }
 
     pub(crate) fn config(&self) -> &GatewayConfig {

@@ -55,6 +55,8 @@ pub enum LeaseInput {
         /// A random number from 0 to 1 that spreads the retries of many nodes.
         jitter: f64,
     },
+    /// This node has something to tell that should not wait for the next heartbeat. Retries after failures keep their pace.
+    News,
     /// This node wants to leave.
     Leave,
 }
@@ -81,6 +83,7 @@ pub struct Lease {
     next_renewal: Instant,
     in_flight_since: Option<Instant>,
     failures: u32,
+    has_news: bool,
 }
 
 impl Lease {
@@ -94,6 +97,7 @@ impl Lease {
             next_renewal: sent,
             in_flight_since: None,
             failures: 0,
+            has_news: false,
         }
     }
 
@@ -111,10 +115,13 @@ impl Lease {
             LeaseInput::Renewed { gap } => self.renewed(now, gap, &mut actions),
             LeaseInput::Failed { jitter } => self.failed(now, jitter),
             LeaseInput::Refused => self.become_state(LeaseState::Evicted, &mut actions),
+            LeaseInput::News => self.has_news = true,
             LeaseInput::Leave => self.become_state(LeaseState::Left, &mut actions),
         }
-        if self.in_flight_since.is_none() && now >= self.next_renewal && !self.is_final() {
+        let is_due = now >= self.next_renewal || (self.has_news && self.failures == 0);
+        if self.in_flight_since.is_none() && is_due && !self.is_final() {
             self.in_flight_since = Some(now);
+            self.has_news = false;
             actions.push(LeaseAction::Renew(self.sweep_scope(now)));
         }
         actions
@@ -280,6 +287,28 @@ mod tests {
         let actions = lease.step(start + s(10), LeaseInput::Leave);
         assert_eq!(actions, [LeaseAction::Announce(LeaseState::Left), LeaseAction::Stop]);
         assert_eq!(lease.step(start + s(11), RENEWED), []);
+    }
+
+    #[test]
+    fn news_are_sent_at_once_and_after_a_renewal_that_left_before_them() {
+        let (mut lease, start) = renewed_lease();
+        assert_eq!(lease.step(start + s(3), LeaseInput::News), [LeaseAction::Renew(SweepScope::Ghosts)]);
+        assert_eq!(
+            lease.step(start + s(3), LeaseInput::News),
+            [],
+            "a second renewal before the first was answered"
+        );
+        assert_eq!(lease.step(start + s(4), RENEWED), [LeaseAction::Renew(SweepScope::Ghosts)]);
+        assert_eq!(lease.step(start + s(4), RENEWED), []);
+        assert_eq!(lease.wake_at(), Some(start + s(14)));
+    }
+
+    #[test]
+    fn news_do_not_hurry_retries() {
+        let (mut lease, start) = renewed_lease();
+        lease.step(start + s(10), LeaseInput::Tick);
+        lease.step(start + s(10), FAILED);
+        assert_eq!(lease.step(start + s(10), LeaseInput::News), []);
     }
 
     #[test]

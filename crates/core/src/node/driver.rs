@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
 use futures::{FutureExt, StreamExt};
 use time::OffsetDateTime;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
@@ -31,6 +31,7 @@ pub(super) struct Driver {
     status: watch::Sender<NodeStatus>,
     membership: watch::Sender<Arc<Membership>>,
     end: watch::Sender<Option<NodeEnd>>,
+    news: Arc<Notify>,
 }
 
 /// Shown in stats.
@@ -55,6 +56,7 @@ pub(super) struct Handles {
     pub(super) status: watch::Receiver<NodeStatus>,
     pub(super) membership: watch::Receiver<Arc<Membership>>,
     pub(super) end: watch::Receiver<Option<NodeEnd>>,
+    pub(super) news: Arc<Notify>,
 }
 
 /// An incarnation at its beginning.
@@ -91,9 +93,15 @@ impl Driver {
             last_error: None,
         });
         let (end, end_seen) = watch::channel(None);
-        let handles = Handles { status: status_seen, membership: membership_seen, end: end_seen };
+        let news = Arc::<Notify>::default();
+        let handles = Handles {
+            status: status_seen,
+            membership: membership_seen,
+            end: end_seen,
+            news: Arc::clone(&news),
+        };
         let renewals = Renewals::shown_in(&stats);
-        (Self { registry, config, stats, renewals, status, membership, end }, handles)
+        (Self { registry, config, stats, renewals, status, membership, end, news }, handles)
     }
 
     pub(super) async fn run(self, leave: oneshot::Receiver<Duration>) {
@@ -256,6 +264,7 @@ impl Driver {
                 seen = &mut look => if let Ok(members) = seen {
                     self.show_members(&identity, members);
                 },
+                () = self.news.notified() => input = LeaseInput::News,
                 () = maybe_sleep_until(lease.wake_at().map(Instant::from_std)) => {}
             }
         }

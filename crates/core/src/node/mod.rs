@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_stream::wrappers::WatchStream;
@@ -93,6 +93,7 @@ pub struct Node {
     status: watch::Receiver<NodeStatus>,
     membership: watch::Receiver<Arc<Membership>>,
     end: watch::Receiver<Option<NodeEnd>>,
+    news: Arc<Notify>,
     leave: parking_lot::Mutex<Option<oneshot::Sender<Duration>>>,
     task: JoinHandle<()>,
 }
@@ -121,6 +122,7 @@ impl Node {
             status: handles.status,
             membership: handles.membership,
             end: handles.end,
+            news: handles.news,
             leave: parking_lot::Mutex::new(Some(leave)),
             task: spawn(driver.run(leave_asked).boxed()),
         }
@@ -168,6 +170,12 @@ impl Node {
         let ended = end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
         // The sender is gone without a word only if the task was aborted or panicked: nobody renews any more.
         ended.unwrap_or_else(|| NodeEnd::Evicted(self.status.borrow().identity.clone()))
+    }
+
+    /// Sends the next heartbeat at once, for stats that have just changed and that peers should not have to wait for. Does nothing
+    /// more for a node that has not joined, or cannot reach its registry.
+    pub fn renew_soon(&self) {
+        self.news.notify_one();
     }
 
     /// Leaves the cluster: stops renewing, removes the row, tells peers. Takes at most `patience`; if the registry cannot be

@@ -211,3 +211,18 @@ async fn a_hundred_hints_cause_one_look() {
     a.sees(101).await;
     assert!(told.elapsed() <= Duration::from_millis(250), "{:?}", told.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn news_reach_peers_before_the_next_heartbeat() {
+    let cluster = MemoryCluster::new();
+    let stats = StatsRegistry::default();
+    let a = Node::spawn(cluster.registry(), config("a", OnEviction::Stop), stats.clone());
+    a.joined().await.unwrap();
+    sleep(Duration::from_secs(3)).await;
+    stats.gauge("draining", || true);
+    a.renew_soon();
+    sleep(Duration::from_millis(10)).await;
+    let seen = cluster.registry().members().await.unwrap();
+    assert_eq!(seen[0].stats.0["draining"], true);
+    assert!(seen[0].age < Duration::from_secs(1), "{:?}", seen[0].age);
+}
