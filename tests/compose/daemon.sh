@@ -43,6 +43,7 @@ start_daemon() {
         sleep 0.2
     done
     tail -n 5 "$work/dockerd.log" >&2
+    stop_daemon
     return 1
 }
 
