@@ -4,6 +4,7 @@ stories=(
     three_nodes_find_each_other_and_are_healthy
     nodes_are_confined
     events_cross_the_cluster
+    a_token_made_in_a_container_opens_what_it_names_and_no_more
     b138_a_node_that_is_stopped_leaves_at_once_and_exits_with_0
     a_killed_node_is_gone_after_the_threshold_and_comes_back_when_started
     a_node_that_was_cut_off_comes_back_and_misses_nothing
@@ -32,6 +33,7 @@ eventually() {
 
 url() { local port="${1^^}_PORT" && echo "http://127.0.0.1:${!port}"; }
 api() { curl -fsS --max-time 5 -H "Authorization: Bearer $ADMIN_TOKEN" "$@"; }
+answers() { curl -sS --max-time 5 --output /dev/null --write-out '%{http_code}' "$@"; }
 # Asked once: a container keeps its id through stops and starts.
 declare -A ids=()
 container() { echo "${ids[$1]}"; }
@@ -76,6 +78,16 @@ events_cross_the_cluster() {
     eventually 20 "an ephemeral event crosses" typing
     kill "$tail"
     tail=
+}
+
+a_token_made_in_a_container_opens_what_it_names_and_no_more() {
+    local token events
+    token=$(docker exec "$(container node1)" switchboard token --sub alice --channel 'room:*=subscribe')
+    events=$(url node2)/api/channels/room:1/events
+    [ "$(answers "$events" -H "Authorization: Bearer $token")" = 200 ] || fail "it does not open room:1"
+    [ "$(answers "$events" -H "Authorization: Bearer $token" -H 'Content-Type: application/json' -d '{"event":"x","payload":1}')" = 403 ] ||
+        fail "who may subscribe can publish"
+    [ "$(answers "$events")" = 401 ] || fail "no token is needed"
 }
 
 b138_a_node_that_is_stopped_leaves_at_once_and_exits_with_0() {
