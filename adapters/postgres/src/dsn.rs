@@ -147,8 +147,15 @@ impl<'a> Parts<'a> {
                  / ? # @ : % and spaces in user, password or database are percent-encoded",
             ));
         }
-        PgConnectOptions::from_str(&url).map_err(|_| {
+        let options = PgConnectOptions::from_str(&url).map_err(|_| {
             refuse("has a parameter whose value is not allowed (check sslmode, port and encoding)")
+        })?;
+        // The driver would ask the resolver for a name in brackets.
+        let ip =
+            options.get_host().strip_prefix('[').and_then(|host| host.strip_suffix(']')).map(str::to_owned);
+        Ok(match ip {
+            Some(ip) => options.host(&ip),
+            None => options,
         })
     }
 }
@@ -199,7 +206,7 @@ mod tests {
         )
         .unwrap();
         let hosts: Vec<_> = dsn.hosts().iter().map(|host| (host.get_host(), host.get_port())).collect();
-        assert_eq!(hosts, [("h1", 5433), ("[::1]", 5434), ("h3", 5432)]);
+        assert_eq!(hosts, [("h1", 5433), ("::1", 5434), ("h3", 5432)]);
         assert!(dsn.hosts().iter().all(|host| host.get_database() == Some("db")));
         assert_eq!(dsn.to_string(), "postgres://u@h1:5433,[::1]:5434,h3/db");
     }

@@ -166,9 +166,9 @@ async fn set_up(
         .await?
         .try_get::<bool, _>(0)?;
     if read_only {
-        return Err(PostgresError::ReadOnly {
-            host: format!("{}:{}", options.get_host(), options.get_port()),
-        });
+        let (host, port) = (options.get_host(), options.get_port());
+        let host = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        return Err(PostgresError::ReadOnly { host });
     }
     Ok(())
 }

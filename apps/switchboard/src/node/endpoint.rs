@@ -34,8 +34,7 @@ pub(crate) async fn detect(dsn: &Dsn, port: u16) -> Option<Endpoint> {
 
 /// The local address of the route to `host`.
 async fn local_address(host: &str, port: u16) -> Option<IpAddr> {
-    let name = host.trim_start_matches('[').trim_end_matches(']');
-    let addresses = timeout(LOOKUP, lookup_host((name, port))).await.ok()?.ok()?;
+    let addresses = timeout(LOOKUP, lookup_host((host, port))).await.ok()?.ok()?;
     addresses.filter_map(|address| source_address(address).ok()).find(can_be_dialled)
 }
 
