@@ -141,6 +141,19 @@ impl Cluster {
     }
 }
 
+/// `command` as the last arguments of `wrapper`, with its environment.
+pub(crate) fn wrapped(mut wrapper: Command, command: &Command) -> Command {
+    let command = command.as_std();
+    wrapper.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapper.env(name, value),
+            None => wrapper.env_remove(name),
+        };
+    }
+    wrapper
+}
+
 fn schema() -> String {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -157,7 +170,11 @@ pub(crate) struct Node {
 impl Node {
     /// Starts the process and waits until it serves HTTP.
     pub(crate) async fn start(name: &str, command: Command) -> Self {
-        let process = Process::start(name, command);
+        Self::serving(Process::start(name, command)).await
+    }
+
+    /// Waits until `process` serves HTTP.
+    pub(crate) async fn serving(process: Process) -> Self {
         process.says("serving HTTP").await;
         let output = process.output();
         let line = output.lines().find(|line| line.contains("serving HTTP")).unwrap();

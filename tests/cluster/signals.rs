@@ -6,9 +6,10 @@ use nix::sys::signal::Signal;
 use switchboard_testkit::process::Process;
 use switchboard_testkit::{LONG, available, http_client};
 use tokio::io::AsyncReadExt;
+use tokio::process::Command;
 use tokio::time::sleep;
 
-use crate::node::{Cluster, Node, TOKEN};
+use crate::node::{Cluster, Node, TOKEN, wrapped};
 
 /// An idle node is gone in less.
 const QUICK: Duration = Duration::from_secs(2);
@@ -142,15 +143,9 @@ async fn b138_a_node_that_is_pid_1_stops_on_sigterm() {
         return;
     }
     let cluster = Cluster::new().await;
-    let serve = cluster.command("a");
-    let mut command = tokio::process::Command::new("unshare");
-    command.args(namespaces).arg(crate::node::binary()).arg("serve");
-    for (name, value) in serve.as_std().get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    let mut isolated = Command::new("unshare");
+    isolated.args(namespaces);
+    let command = wrapped(isolated, &cluster.command("a"));
     let mut node = Node::start("pid 1", command).await;
     node.sees(1).await;
     let children =

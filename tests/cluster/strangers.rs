@@ -4,21 +4,16 @@ use switchboard_testkit::{LONG, eventually};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use crate::node::{Cluster, Node};
+use crate::node::{Cluster, Node, wrapped};
 
 /// More than a node may have open files, and few enough that the kernel keeps those waiting whom it does not accept.
 const STRANGERS: usize = 150;
 
 /// A node that starts under a limit of 128 open files, as `ulimit` sets it with this flag.
 async fn limited(cluster: &Cluster, name: &str, flag: &str) -> Node {
-    let command = cluster.command(name);
-    let command = command.as_std();
     let mut limited = Command::new("sh");
     limited.arg("-c").arg(format!(r#"ulimit {flag} 128 && exec "$0" "$@""#));
-    limited.arg(command.get_program()).args(command.get_args()).stdin(std::process::Stdio::null());
-    limited.env_remove("RUST_BACKTRACE");
-    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Node::start(name, limited).await
+    Node::start(name, wrapped(limited, &cluster.command(name))).await
 }
 
 async fn strangers(node: &Node) -> Vec<TcpStream> {

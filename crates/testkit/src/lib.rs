@@ -26,7 +26,7 @@ pub mod suites;
 mod tools;
 mod wait;
 
-pub use http::http_client;
+pub use http::{http_client, patient_http_client};
 pub use tools::{available, on_path};
 pub use wait::{LONG, eventually};
 

@@ -4,7 +4,7 @@
 //! exception: a black hole swallows it as it swallows data, so that the other side is left half-open, as in life.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,7 +71,12 @@ enum Direction {
 impl Proxy {
     /// Listens on a free port of the loopback address and forwards to `target`.
     pub async fn start(target: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(Ipv4Addr::LOCALHOST.into(), target).await
+    }
+
+    /// Listens on a free port of `address`, which may be of another network, and forwards to `target`.
+    pub async fn on(address: IpAddr, target: SocketAddr) -> Self {
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
             mode: watch::Sender::new(Mode::Forward),

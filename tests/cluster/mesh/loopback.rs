@@ -1,81 +1,13 @@
-//! Nodes that send ephemeral events to each other over QUIC.
+//! Nodes that share one address, which is enough for what they do to each other themselves.
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use switchboard_testkit::{LONG, eventually, http_client};
-use tokio::process::Command;
-use tokio::time::{Instant, timeout};
+use serde_json::json;
+use switchboard_testkit::{LONG, eventually};
+use tokio::time::Instant;
 
-use crate::node::{Cluster, Node, SLACK, TOKEN};
-
-pub(crate) fn command(cluster: &Cluster, name: &str) -> Command {
-    let mut command = cluster.command(name);
-    command.env("CLUSTER_EPHEMERAL", "mesh").env("MESH_ADDR", "127.0.0.1:0");
-    command
-}
-
-pub(crate) async fn start(cluster: &Cluster, name: &str) -> Node {
-    Node::start(name, command(cluster, name)).await
-}
-
-/// The gauges of a node, as the registry has them.
-pub(crate) async fn stats(asked: &Node, name: &str) -> Value {
-    let Some((200, body)) = asked.get("/api/admin/cluster").await else { return Value::Null };
-    let rows = body["data"].as_array().unwrap().iter();
-    rows.clone().find(|row| row["node_id"] == name).map_or(Value::Null, |row| row["stats"].clone())
-}
-
-/// Waits until `name` shows ready links to exactly `peers`.
-pub(crate) async fn linked(asked: &Node, name: &str, peers: &[&str]) {
-    eventually(LONG, &format!("{name} is linked to {peers:?}"), async || {
-        let stats = stats(asked, name).await;
-        let Some(links) = stats["mesh"]["peers"].as_object() else { return false };
-        let ready: Vec<_> =
-            links.iter().filter(|(_, link)| link["ready"] == true).map(|(peer, _)| peer).collect();
-        ready == peers
-    })
-    .await;
-}
-
-/// The events of a channel that a node hears.
-pub(crate) struct Ear {
-    response: reqwest::Response,
-    text: String,
-}
-
-impl Ear {
-    pub(crate) async fn on(node: &Node, channel: &str) -> Self {
-        let request = http_client().get(format!("{}/api/channels/{channel}/events", node.url));
-        let response = request.bearer_auth(TOKEN).header("accept", "text/event-stream").send().await.unwrap();
-        let mut ear = Self { response, text: String::new() };
-        assert!(ear.line("data: ").await.contains("after"));
-        ear
-    }
-
-    async fn line(&mut self, start: &str) -> String {
-        loop {
-            while let Some(end) = self.text.find('\n') {
-                let line = self.text[..end].to_owned();
-                self.text.drain(..=end);
-                if let Some(data) = line.strip_prefix(start) {
-                    return data.to_owned();
-                }
-            }
-            let chunk = timeout(LONG, self.response.chunk()).await.expect("nothing is heard").unwrap();
-            self.text.push_str(&String::from_utf8_lossy(&chunk.expect("the stream ended")));
-        }
-    }
-
-    pub(crate) async fn hears(&mut self) -> Value {
-        serde_json::from_str::<Value>(&self.line("data: ").await).unwrap()["payload"].clone()
-    }
-}
-
-pub(crate) async fn say(node: &Node, payload: impl Into<Value>) {
-    let body = json!({ "event": "typing", "payload": payload.into(), "ephemeral": true });
-    assert_eq!(node.publish("room:1", &body).await.0, 202);
-}
+use super::{Ear, command, linked, say, start, stats};
+use crate::node::{Cluster, Node, SLACK};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ephemeral_events_go_from_node_to_node_and_postgresql_hears_nothing() {

@@ -1,0 +1,131 @@
+//! UDP does not pass between two nodes of three, in both directions or in one, and passes again.
+
+use std::time::Duration;
+
+use switchboard_testkit::{LONG, eventually};
+use tokio::time::Instant;
+
+use super::conversation::Conversation;
+use super::network::{Family, Network, apart};
+use super::{linked, meshed, over, stats};
+use crate::node::{HEARTBEAT, Node, SLACK};
+
+/// How long an end that hears nothing takes to give the link up.
+const SUSPECTED: Duration = Duration::from_secs(2);
+/// Longest pause between dials, with a dial.
+const DIALLED: Duration = Duration::from_secs(7);
+
+#[test]
+fn b097_udp_that_is_blocked_both_ways_is_gone_around_and_used_again() {
+    go_around(&[("a", "b"), ("b", "a")], SUSPECTED);
+}
+
+/// Whoever is still heard is told of the silence by silence alone, so that one end notices after the other.
+#[test]
+fn b097_udp_that_is_blocked_towards_the_greater_name_is_gone_around_and_used_again() {
+    go_around(&[("a", "b")], SUSPECTED * 2);
+}
+
+#[test]
+fn b097_udp_that_is_blocked_towards_the_lesser_name_is_gone_around_and_used_again() {
+    go_around(&[("b", "a")], SUSPECTED * 2);
+}
+
+fn go_around(blocked: &[(&str, &str)], noticed: Duration) {
+    const A: usize = 0;
+    const B: usize = 1;
+    const C: usize = 2;
+    apart(async || {
+        let network = Network::new(3, Family::V4, 1500).await;
+        let nodes = network.start_all().await;
+        let [a, b, c] = &nodes[..] else { unreachable!() };
+        meshed(c, network.names()).await;
+        let talk = Conversation::start(&[a, b, c], 2, Duration::from_millis(10), 0).await;
+        talk.goes_on(50).await;
+
+        let before = [talk.said(A), talk.said(B)];
+        network.cut(blocked);
+        let cut = Instant::now();
+        linked(c, "a", &["c"]).await;
+        linked(c, "b", &["c"]).await;
+        let took = cut.elapsed();
+        assert!(took < noticed + HEARTBEAT + SLACK, "noticed after {took:?}");
+        linked(c, "c", &["a", "b"]).await;
+        let around = [talk.said(A), talk.said(B)];
+        let sent = fallback(c, "a").await;
+        warns(a, Some("b is not reached by mesh")).await;
+        warns(b, Some("a is not reached by mesh")).await;
+        warns(c, None).await;
+        talk.goes_on(100).await;
+        assert!(fallback(c, "a").await >= sent + 50);
+        assert_eq!(stats(c, "a").await["mesh"]["unreached"], 1);
+        assert_eq!(stats(c, "c").await["mesh"]["unreached"], 0);
+
+        let healing = [talk.said(A), talk.said(B)];
+        network.heal();
+        let heal = Instant::now();
+        meshed(c, network.names()).await;
+        let took = heal.elapsed();
+        assert!(took < DIALLED + HEARTBEAT + SLACK, "linked again after {took:?}");
+        let healed = [talk.said(A), talk.said(B)];
+        warns(a, None).await;
+        warns(b, None).await;
+        talk.goes_on(100).await;
+        let (sent, by_mesh) = (fallback(c, "a").await, over(c, "a", "b").await);
+        talk.goes_on(100).await;
+        eventually(LONG, "the mesh is used", async || over(c, "a", "b").await >= by_mesh + 100).await;
+        assert_eq!(fallback(c, "a").await, sent, "the mesh is whole, and not used");
+        let late = [A, B].map(|node| network.names()[node]);
+        let late = [late_of(c, late[B]).await, late_of(c, late[A]).await];
+
+        let transcript = talk.end().await;
+        transcript.is_in_order();
+        for (speaker, listener) in [(A, B), (B, A)] {
+            // What was on its way when the path was cut may be lost.
+            let said = transcript.said(speaker);
+            let lost = transcript.missed(listener, speaker, 0..said);
+            let (first, last) = (before[speaker].saturating_sub(5), around[speaker]);
+            let moved = healing[speaker]..healed[speaker];
+            let overtaken = lost.iter().filter(|number| moved.contains(number)).count();
+            assert!(
+                lost.iter().all(|number| (first..last).contains(number) || moved.contains(number)),
+                "cut {before:?}, around {around:?}, healed {healing:?} to {healed:?}: lost {lost:?}"
+            );
+            if overtaken as u64 != late[speaker] {
+                eprintln!("A\n{}\nB\n{}", a.process.output(), b.process.output())
+            }
+            assert_eq!(overtaken as u64, late[speaker], "{lost:?} {healing:?} {healed:?}");
+        }
+        for speaker in [A, B] {
+            for listener in [speaker, C] {
+                let said = transcript.said(speaker);
+                assert_eq!(transcript.heard(listener, speaker), (0..said).collect::<Vec<_>>());
+            }
+        }
+    });
+}
+
+/// Waits until the node's health says that of its mesh, or nothing.
+async fn warns(node: &Node, text: Option<&str>) {
+    eventually(LONG, &format!("{} warns: {text:?}", node.url), async || {
+        let Some((200, health)) = node.health().await else { return false };
+        let warnings = health["warnings"].as_array().into_iter().flatten();
+        let mut of_mesh =
+            warnings.filter_map(|warning| warning.as_str()).filter(|warning| warning.contains("mesh"));
+        match text {
+            Some(text) => of_mesh.any(|warning| warning.contains(text)),
+            None => of_mesh.next().is_none(),
+        }
+    })
+    .await;
+}
+
+/// How many events `name` has sent by NOTIFY.
+async fn fallback(asked: &Node, name: &str) -> u64 {
+    stats(asked, name).await["ephemeral"]["fallback_sent_total"].as_u64().unwrap()
+}
+
+/// How many envelopes came to `name` when it had heard later events already.
+async fn late_of(asked: &Node, name: &str) -> u64 {
+    stats(asked, name).await["ephemeral"]["late_total"].as_u64().unwrap()
+}

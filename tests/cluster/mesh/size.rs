@@ -1,0 +1,73 @@
+//! Events that are larger than what the path takes in one packet.
+
+use std::time::Duration;
+
+use switchboard_testkit::{LONG, eventually};
+
+use super::conversation::Conversation;
+use super::network::{Family, Network, apart};
+use super::{Ear, meshed, over, say, stats};
+use crate::node::{Node, SLACK};
+
+/// The largest payload of an ephemeral event.
+const LARGEST: usize = 64 * 1024;
+
+#[test]
+fn b093_events_of_every_size_cross_links_of_1280_bytes() {
+    for (family, headers) in [(Family::V4, 28), (Family::V6, 48)] {
+        apart(async || {
+            let network = Network::new(2, family, 1280).await;
+            let nodes = network.start_all().await;
+            meshed(&nodes[0], network.names()).await;
+            let mut ears = [Ear::on(&nodes[0], "room:1").await, Ear::on(&nodes[1], "room:1").await];
+            let sizes = [2, 1000, 1200, 1232, 1252, 1280, 1400, 1500, 4096, 16_384, LARGEST - 1, LARGEST];
+            for (n, size) in sizes.into_iter().enumerate() {
+                let text = "x".repeat(size - 2);
+                say(&nodes[n % 2], text.clone()).await;
+                for ear in &mut ears {
+                    assert_eq!(ear.hears().await, text);
+                }
+            }
+            let sent = format!("{} events went over the link", sizes.len() / 2);
+            eventually(LONG, &sent, async || over(&nodes[0], "a", "b").await >= sizes.len() as u64 / 2).await;
+            let mtu = mtu(&nodes[0], "a", "b").await;
+            assert!((1200..=1280 - headers).contains(&mtu), "{mtu}");
+        });
+    }
+}
+
+/// As when a tunnel comes into the path: what is too large vanishes without a word.
+#[test]
+fn b093_large_events_arrive_when_the_path_takes_less_than_before() {
+    apart(async || {
+        let network = Network::new(2, Family::V4, 1500).await;
+        let nodes = network.start_all().await;
+        meshed(&nodes[0], network.names()).await;
+        eventually(LONG, "both have found what the path takes", async || {
+            mtu(&nodes[0], "a", "b").await > 1400 && mtu(&nodes[0], "b", "a").await > 1400
+        })
+        .await;
+        let talk =
+            Conversation::start(&[&nodes[0], &nodes[1]], 2, Duration::from_millis(50), LARGEST / 4).await;
+        talk.goes_on(20).await;
+        network.rules(&["meta length > 1280 drop".to_owned()]);
+        eventually(LONG, "both have found what the path takes now", async || {
+            let sizes = [mtu(&nodes[0], "a", "b").await, mtu(&nodes[0], "b", "a").await];
+            sizes.iter().all(|mtu| (1200..=1252).contains(mtu))
+        })
+        .await;
+        talk.goes_on(50).await;
+        let transcript = talk.end().await;
+        for (listener, speaker) in [(0, 1), (1, 0)] {
+            let said = transcript.said(speaker);
+            assert_eq!(transcript.heard(listener, speaker), (0..said).collect::<Vec<_>>());
+            let slowest = transcript.slowest(listener, speaker);
+            assert!(slowest < Duration::from_secs(2) + SLACK, "{slowest:?}");
+        }
+    });
+}
+
+/// What the link from `name` to `peer` takes in one packet; 0 if there is no link.
+async fn mtu(asked: &Node, name: &str, peer: &str) -> u64 {
+    stats(asked, name).await["mesh"]["peers"][peer]["mtu"].as_u64().unwrap_or_default()
+}
