@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     pub(crate) post: Option<Post>,
     pub(crate) counts: Counts,
     limit: usize,
-    /// The generation of the link over which each peer last sent events.
+    /// The era of the link over which each peer last sent events.
     heard: Mutex<HashMap<Incarnation, u64>>,
     /// A peer has seen our interest, or will send no more.
     told: Notify,
@@ -106,8 +106,8 @@ impl Shared {
             Frame::Event(event) => {
                 if !std::mem::replace(&mut hearing.began, true) {
                     let mut heard = self.heard.lock();
-                    let generation = heard.entry(link.peer.incarnation).or_default();
-                    *generation = link.generation.max(*generation);
+                    let era = heard.entry(link.peer.incarnation).or_default();
+                    *era = link.era.max(*era);
                 }
                 link.received.increment();
                 self.counts.received.increment();
@@ -151,7 +151,7 @@ impl Shared {
         let Some(envelope) = Envelope::open(sealed) else { return self.counts.foreign.increment() };
         let me = self.routes.read().me.incarnation;
         let Some((from, after)) = envelope.addressed_to(me) else { return };
-        if self.heard.lock().get(&from).is_some_and(|generation| after < *generation) {
+        if self.heard.lock().get(&from).is_some_and(|era| after < *era) {
             return self.counts.late.increment();
         }
         self.counts.fallback_received.increment();

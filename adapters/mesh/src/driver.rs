@@ -195,7 +195,7 @@ impl Driver {
                         dial.abort();
                     }
                 }
-                Action::Use { link, peer, generation } => self.use_link(link, peer, generation),
+                Action::Use { link, peer, era } => self.use_link(link, peer, era),
                 Action::Close { link, reason } => {
                     if let Some(used) = self.links.remove(&link) {
                         self.close(&used, reason);
@@ -241,11 +241,11 @@ impl Driver {
         });
     }
 
-    fn use_link(&mut self, id: LinkId, peer: Identity, generation: u64) {
+    fn use_link(&mut self, id: LinkId, peer: Identity, era: u64) {
         let Some((candidate, answer)) = self.candidates.remove(&id) else { return };
         info!(%peer, address = %candidate.connection.remote_address(), "linked");
         self.state.linked(&peer.node_id);
-        let link = Link::new(id, peer, generation, candidate.connection.clone(), answer);
+        let link = Link::new(id, peer, era, candidate.connection.clone(), answer);
         self.shared.link(&link);
         self.links.insert(id, Arc::clone(&link));
         let (shared, reports) = (Arc::clone(&self.shared), self.reports.0.clone());

@@ -44,7 +44,7 @@ impl<'a> Envelope<'a> {
         serde_json::from_str(payload.as_str()).ok()
     }
 
-    /// Its sender, and after which generation of links it was sent, if it is for `me`.
+    /// Its sender, and after which era it was sent, if it is for `me`.
     pub(crate) fn addressed_to(&self, me: Incarnation) -> Option<(Incarnation, u64)> {
         self.to.get(&me).map(|after| (self.from, *after))
     }

@@ -25,7 +25,8 @@ const PIECE: usize = 64 * 1024;
 pub(crate) struct Link {
     pub(crate) id: LinkId,
     pub(crate) peer: Identity,
-    pub(crate) generation: u64,
+    /// Of its rank.
+    pub(crate) era: u64,
     pub(crate) connection: Connection,
     pub(crate) outbox: Outbox,
     /// Events that came over it.
@@ -44,14 +45,14 @@ impl Link {
     pub(crate) fn new(
         id: LinkId,
         peer: Identity,
-        generation: u64,
+        era: u64,
         connection: Connection,
         answer: Option<Hello>,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
             peer,
-            generation,
+            era,
             connection,
             outbox: Outbox::new(answer),
             received: Counter::default(),

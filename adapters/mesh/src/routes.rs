@@ -17,7 +17,7 @@ use crate::members::View;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addressee {
     pub(crate) incarnation: Incarnation,
-    /// Generation of the last link that events went over: once those of a later one arrive, this event comes too late.
+    /// Era of the last link that events went over: once those of a later one arrive, this event comes too late.
     pub(crate) after: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Routes {
     peers: Vec<Identity>,
     links: HashMap<LinkId, Arc<Link>>,
     wanted: HashMap<Channel, Vec<Arc<Link>>>,
-    /// Generation of the last link to each peer that was ready.
+    /// Era of the last link to each peer that was ready.
     used: HashMap<Identity, u64>,
     addressees: Arc<[Addressee]>,
     /// Peers that had a link once, and have none now.
@@ -76,7 +76,7 @@ impl Routes {
     pub(crate) fn ready(&mut self, link: &Arc<Link>) {
         if self.links.contains_key(&link.id) && !link.is_ready() {
             link.set_ready();
-            self.used.insert(link.peer.clone(), link.generation);
+            self.used.insert(link.peer.clone(), link.era);
             self.address();
         }
     }

@@ -58,7 +58,7 @@ pub(crate) enum Action {
     /// Stop dialling; nothing more is to be reported of it.
     Abandon { link: LinkId },
     /// The link is the one to use: to be answered if it was offered. Whatever was used before is closed by an action of its own.
-    Use { link: LinkId, peer: Identity, generation: u64 },
+    Use { link: LinkId, peer: Identity, era: u64 },
     /// Close this connection; nothing more is to be reported of it.
     Close { link: LinkId, reason: CloseReason },
 }

@@ -16,6 +16,14 @@ pub(crate) struct Rank {
     pub(crate) attempt: u64,
 }
 
+impl Rank {
+    /// Numbers the connections of a pair that carried anything, in ascending order. A generation has up to two, one from either side; a
+    /// dialler's next attempt is of the same only if neither end could use the one before.
+    pub(crate) fn era(self) -> u64 {
+        self.generation.saturating_mul(2).saturating_add(u64::from(self.by_lesser))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

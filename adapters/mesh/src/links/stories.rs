@@ -32,7 +32,7 @@ fn offer(table: &mut LinkTable, now: Instant, from: &str, rank: Rank) -> (LinkId
 }
 
 fn uses(link: LinkId, peer: &str, rank: Rank) -> Action {
-    Action::Use { link, peer: identity(peer), generation: rank.generation }
+    Action::Use { link, peer: identity(peer), era: rank.era() }
 }
 
 #[test]

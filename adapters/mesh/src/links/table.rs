@@ -158,7 +158,7 @@ impl LinkTable {
         let Some(peer) = self.peers.get_mut(id) else { return };
         let before = peer.establish(link, rank);
         let peer = peer.target.identity.clone();
-        actions.push(Action::Use { link, peer, generation: rank.generation });
+        actions.push(Action::Use { link, peer, era: rank.era() });
         if let Some(before) = before {
             self.owners.remove(&before);
             actions.push(Action::Close { link: before, reason: CloseReason::Duplicate });

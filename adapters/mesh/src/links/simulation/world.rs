@@ -50,6 +50,8 @@ pub(super) struct Host {
     pub(super) table: LinkTable,
     links: HashMap<LinkId, usize>,
     in_use: HashMap<NodeId, LinkId>,
+    /// Of the last connection used with each peer.
+    eras: HashMap<Identity, u64>,
 }
 
 pub(super) struct World {
@@ -99,7 +101,7 @@ impl World {
         let identity = identity(host, restarts);
         let table = LinkTable::new(identity.node_id.clone(), self.rules, self.random.random());
         let port = 1000 + u16::try_from(restarts).unwrap();
-        Host { identity, port, table, links: HashMap::new(), in_use: HashMap::new() }
+        Host { identity, port, table, links: HashMap::new(), in_use: HashMap::new(), eras: HashMap::new() }
     }
 
     fn after(&mut self, pause: Duration, event: Event) {
@@ -189,8 +191,12 @@ impl World {
                 let connection = self.hosts[host].links.remove(&link).expect("abandons a dial that there is");
                 self.end(connection, true, CloseReason::Duplicate);
             }
-            Action::Use { link, peer, .. } => {
+            Action::Use { link, peer, era } => {
                 let connection = *self.hosts[host].links.get(&link).expect("uses a connection that there is");
+                // Whoever has dialled it has an answer, so that it carries something at once.
+                let least = u64::from(self.connections[connection].dialler == (host, link));
+                let last = self.hosts[host].eras.insert(peer.clone(), era);
+                assert!(last.is_none_or(|last| era >= last + least), "{host} uses {era} after {last:?}");
                 self.hosts[host].in_use.insert(peer.node_id, link);
                 self.uses += 1;
                 if self.connections[connection].acceptor == (host, Some(link)) {
