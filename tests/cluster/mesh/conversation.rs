@@ -99,6 +99,14 @@ impl Transcript {
         self.heard[listener][speaker].iter().map(|(number, _)| *number).collect()
     }
 
+    /// Fails if the listener did not hear everything from the speaker, once and in order.
+    pub(super) fn is_whole(&self, listener: usize, speaker: usize) {
+        self.is_in_order();
+        let said = self.said[speaker].len();
+        let missed = self.missed(listener, speaker, 0..said);
+        assert!(missed.is_empty(), "{listener} missed of {said} from {speaker}: {missed:?}");
+    }
+
     /// Fails if anything came twice, or before something that was said earlier.
     pub(super) fn is_in_order(&self) {
         for listener in 0..self.heard.len() {

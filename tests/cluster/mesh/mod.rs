@@ -2,9 +2,13 @@
 
 mod conversation;
 mod forming;
+mod load;
 mod loopback;
+mod names;
 mod network;
 mod partition;
+mod path;
+mod router;
 mod size;
 
 use serde_json::{Value, json};
@@ -58,6 +62,14 @@ impl Ear {
         ear
     }
 
+    /// What is left when the stream has ended, however it did.
+    async fn rest(mut self) -> Vec<String> {
+        while let Ok(Some(chunk)) = timeout(LONG, self.response.chunk()).await.expect("it does not end") {
+            self.text.push_str(&String::from_utf8_lossy(&chunk));
+        }
+        self.text.lines().filter(|line| line.starts_with("data: ")).map(str::to_owned).collect()
+    }
+
     async fn line(&mut self, start: &str) -> String {
         loop {
             while let Some(end) = self.text.find('\n') {
@@ -93,4 +105,14 @@ async fn meshed(asked: &Node, names: &[&str]) {
 /// How many events `name` has sent to `peer` over the link that it has now.
 async fn over(asked: &Node, name: &str, peer: &str) -> u64 {
     stats(asked, name).await["mesh"]["peers"][peer]["sent_total"].as_u64().unwrap()
+}
+
+/// How many links to `peer` the node has had.
+fn links_made(node: &Node, peer: &str) -> usize {
+    node.process.output().matches(&format!(" linked peer={peer} ")).count()
+}
+
+/// How many events `name` has sent by NOTIFY.
+async fn fallback(asked: &Node, name: &str) -> u64 {
+    stats(asked, name).await["ephemeral"]["fallback_sent_total"].as_u64().unwrap()
 }

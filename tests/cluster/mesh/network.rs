@@ -12,9 +12,9 @@ use std::thread;
 
 use futures::future::join_all;
 use nix::sched::{CloneFlags, unshare};
-use switchboard_testkit::available;
 use switchboard_testkit::process::Process;
 use switchboard_testkit::proxy::Proxy;
+use switchboard_testkit::{LONG, available, eventually};
 use tokio::process::Command;
 
 use crate::node::{Cluster, Node, binary, wrapped};
@@ -44,7 +44,7 @@ pub(super) fn apart(story: impl AsyncFnOnce() + Send) {
     binary();
     let there = move || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        run(&mut StdCommand::new("ip"), "link set lo up");
+        ip(None, "link set lo up");
         // Its threads are in the namespace of the one that makes it.
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(story());
@@ -78,13 +78,13 @@ impl Network {
             // Without segmentation offload, or one packet would be what is many on a wire.
             switch += &format!("link set port{number} master switch up mtu {mtu} gso_max_segs 1\n");
         }
-        run(&mut StdCommand::new("ip"), &switch);
+        ip(None, &switch);
         for (number, host) in (1..).zip(&hosts) {
             let address = on_link(family, number);
             let end = format!(
                 "link set lo up\naddr add {address} dev eth0\nlink set eth0 up mtu {mtu} gso_max_segs 1\n"
             );
-            run(StdCommand::new("nsenter").arg(format!("--net={}", path(host))).arg("ip"), &end);
+            ip(Some(host), &end);
         }
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, cluster.server().port()));
         let proxy = Proxy::on(address(family, SWITCH), server).await;
@@ -106,22 +106,22 @@ impl Network {
         command
             .env("DATABASE_URL", &self.database)
             .env("CLUSTER_EPHEMERAL", "mesh")
-            .env("LOG_LEVEL", "info,sqlx=warn,switchboard_mesh=debug")
             .env("HTTP_ADDR", SocketAddr::from((self.address(name), 0)).to_string());
         command
     }
 
-    /// Starts `command` in the place of `name`. What is to be waited for is left to the caller.
-    pub(super) fn spawn(&self, name: &str, command: &Command) -> Process {
-        let mut inside = Command::new("nsenter");
-        let namespace = path(&self.hosts[usize::from(number(name)) - 1]);
-        inside.arg(format!("--net={namespace}")).args(["setpriv", "--pdeathsig", "KILL"]);
-        Process::start(name, wrapped(inside, command))
+    pub(super) fn host(&self, name: &str) -> &File {
+        &self.hosts[usize::from(number(name)) - 1]
+    }
+
+    /// `command` in the place of `name`.
+    pub(super) fn inside(&self, name: &str, command: &Command) -> Command {
+        inside(self.host(name), command)
     }
 
     /// Starts `command` in the place of `name`, and waits until it serves HTTP.
     pub(super) async fn run(&self, name: &str, command: &Command) -> Node {
-        Node::serving(self.spawn(name, command)).await
+        Node::start(name, self.inside(name, command)).await
     }
 
     pub(super) async fn start(&self, name: &str) -> Node {
@@ -131,6 +131,25 @@ impl Network {
     /// Starts a node in every place, and waits until all serve HTTP.
     pub(super) async fn start_all(&self) -> Vec<Node> {
         join_all(self.names().iter().map(|name| self.start(name))).await
+    }
+
+    /// The same, with processes that wait for one gate, which is opened when all of them are there.
+    pub(super) async fn start_together(&self, command: impl Fn(&str) -> Command) -> Vec<Node> {
+        let (gate, opener) = std::io::pipe().unwrap();
+        let waiting = self.names().iter().map(|name| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", r#"read -r gate; exec "$0" "$@" </dev/null"#]);
+            let mut waiting = self.inside(name, &wrapped(shell, &command(name)));
+            waiting.stdin(gate.try_clone().unwrap());
+            Process::start(name, waiting)
+        });
+        let waiting: Vec<_> = waiting.collect();
+        let is_there = |process: &Process| {
+            std::fs::read_to_string(format!("/proc/{}/comm", process.pid())).unwrap().trim() == "sh"
+        };
+        eventually(LONG, "all wait for the gate", async || waiting.iter().all(is_there)).await;
+        drop(opener);
+        join_all(waiting.into_iter().map(Node::serving)).await
     }
 
     /// What happens to UDP between nodes from now on, as the rules of an nftables chain; everything else passes.
@@ -145,20 +164,29 @@ impl Network {
 
     /// Lets no UDP through from the first of each pair to the second.
     pub(super) fn cut(&self, pairs: &[(&str, &str)]) {
-        let ip = if self.family == Family::V4 { "ip" } else { "ip6" };
-        let drop = |(from, to): &(&str, &str)| {
-            format!("{ip} saddr {} {ip} daddr {} drop", self.address(from), self.address(to))
-        };
+        let drop = |(from, to): &(&str, &str)| format!("{} drop", self.between(from, to));
         self.rules(&pairs.iter().map(drop).collect::<Vec<_>>());
     }
 
     pub(super) fn heal(&self) {
         self.rules(&[]);
     }
+
+    /// Whether the rules as they are now, with their counters, contain `text`.
+    pub(super) fn has_rule(&self, text: &str) -> bool {
+        let listed = StdCommand::new("nft").args(["list", "ruleset"]).output().unwrap();
+        String::from_utf8(listed.stdout).unwrap().contains(text)
+    }
+
+    /// A match for what goes from one place to another.
+    pub(super) fn between(&self, from: &str, to: &str) -> String {
+        let ip = if self.family == Family::V4 { "ip" } else { "ip6" };
+        format!("{ip} saddr {} {ip} daddr {}", self.address(from), self.address(to))
+    }
 }
 
 /// A network namespace that lasts as long as the file and the processes in it.
-fn namespace() -> File {
+pub(super) fn namespace() -> File {
     let make = || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         File::open("/proc/thread-self/ns/net").unwrap()
@@ -166,8 +194,15 @@ fn namespace() -> File {
     thread::spawn(make).join().unwrap()
 }
 
+/// `command` in there, and no longer than this thread.
+pub(super) fn inside(namespace: &File, command: &Command) -> Command {
+    let mut inside = Command::new("nsenter");
+    inside.arg(format!("--net={}", path(namespace))).args(["setpriv", "--pdeathsig", "KILL"]);
+    wrapped(inside, command)
+}
+
 /// How other processes find it.
-fn path(namespace: &File) -> String {
+pub(super) fn path(namespace: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd())
 }
 
@@ -191,12 +226,18 @@ fn on_link(family: Family, number: u8) -> String {
     }
 }
 
-/// Has `ip`, perhaps behind another program, carry out these commands.
-fn run(ip: &mut StdCommand, commands: &str) {
+/// Has `ip` carry out these commands, in a namespace or in that of the test.
+pub(super) fn ip(namespace: Option<&File>, commands: &str) {
+    let mut ip = StdCommand::new("ip");
+    if let Some(namespace) = namespace {
+        ip = StdCommand::new("nsenter");
+        ip.arg(format!("--net={}", path(namespace))).arg("ip");
+    }
     feed(ip.args(["-batch", "-"]), commands);
 }
 
-fn feed(command: &mut StdCommand, text: &str) {
+/// Runs `command` with `text` to read.
+pub(super) fn feed(command: &mut StdCommand, text: &str) {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success(), "{command:?} refused:\n{text}");
