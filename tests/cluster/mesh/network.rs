@@ -3,6 +3,7 @@
 //! Invariant: nothing of it is seen outside, and nothing outlives the test, however that ends. The namespaces have no names: they go with the
 //! thread of the test, with the files that hold them, and with the processes in them, which are killed with that thread.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -74,9 +75,13 @@ impl Network {
             on_link(family, SWITCH)
         );
         for (number, host) in (1..).zip(&hosts) {
-            switch += &format!("link add port{number} type veth peer name eth0 netns {}\n", path(host));
+            let end = path(host);
             // Without segmentation offload, or one packet would be what is many on a wire.
-            switch += &format!("link set port{number} master switch up mtu {mtu} gso_max_segs 1\n");
+            let _ = write!(
+                switch,
+                "link add port{number} type veth peer name eth0 netns {end}\n\
+                 link set port{number} master switch up mtu {mtu} gso_max_segs 1\n"
+            );
         }
         ip(None, &switch);
         for (number, host) in (1..).zip(&hosts) {
@@ -153,11 +158,16 @@ impl Network {
     }
 
     /// What happens to UDP between nodes from now on, as the rules of an nftables chain; everything else passes.
+    #[allow(
+        clippy::unused_self,
+        reason = "there is one network in this test's namespace, and it must be there"
+    )]
     pub(super) fn rules(&self, rules: &[String]) {
-        let rules: String = rules.iter().map(|rule| format!("meta l4proto udp {rule}\n")).collect();
+        let rules: Vec<_> = rules.iter().map(|rule| format!("meta l4proto udp {rule}")).collect();
         let table = format!(
             "add table bridge wire\ndelete table bridge wire\n\
-             table bridge wire {{\nchain forward {{\ntype filter hook forward priority 0\n{rules}}}\n}}\n"
+             table bridge wire {{\nchain forward {{\ntype filter hook forward priority 0\n{}\n}}\n}}\n",
+            rules.join("\n")
         );
         feed(StdCommand::new("nft").args(["-f", "-"]), &table);
     }
@@ -173,6 +183,7 @@ impl Network {
     }
 
     /// Whether the rules as they are now, with their counters, contain `text`.
+    #[allow(clippy::unused_self, reason = "as above")]
     pub(super) fn has_rule(&self, text: &str) -> bool {
         let listed = StdCommand::new("nft").args(["list", "ruleset"]).output().unwrap();
         String::from_utf8(listed.stdout).unwrap().contains(text)
