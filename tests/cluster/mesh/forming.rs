@@ -30,13 +30,7 @@ fn b097_five_nodes_that_start_in_the_same_millisecond_have_one_link_per_pair_fif
     apart(async || {
         let network = Network::new(5, Family::V4, 1500).await;
         for round in 0..50 {
-            let verbose = |name: &str| {
-                let mut command = network.command(name);
-                // Says when links end.
-                command.env("LOG_LEVEL", "info,switchboard_mesh=debug");
-                command
-            };
-            let nodes = network.start_together(verbose).await;
+            let nodes = network.start_together().await;
             let serving = Instant::now();
             meshed(&nodes[0], network.names()).await;
             assert!(serving.elapsed() < Duration::from_secs(5), "round {round}: {:?}", serving.elapsed());

@@ -139,12 +139,12 @@ impl Network {
     }
 
     /// The same, with processes that wait for one gate, which is opened when all of them are there.
-    pub(super) async fn start_together(&self, command: impl Fn(&str) -> Command) -> Vec<Node> {
+    pub(super) async fn start_together(&self) -> Vec<Node> {
         let (gate, opener) = std::io::pipe().unwrap();
         let waiting = self.names().iter().map(|name| {
             let mut shell = Command::new("sh");
             shell.args(["-c", r#"read -r gate; exec "$0" "$@" </dev/null"#]);
-            let mut waiting = self.inside(name, &wrapped(shell, &command(name)));
+            let mut waiting = self.inside(name, &wrapped(shell, &self.command(name)));
             waiting.stdin(gate.try_clone().unwrap());
             Process::start(name, waiting)
         });

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use switchboard_testkit::{LONG, eventually};
+use tokio::time::Instant;
 
 use super::conversation::Conversation;
 use super::network::{Family, Network, apart};
-use super::{Ear, meshed, over, say, stats};
-use crate::node::{Node, SLACK};
+use super::{Ear, linked, meshed, over, say, stats};
+use crate::node::{HEARTBEAT, Node, SLACK};
 
+/// How long nothing may arrive before a link is given up that is not silent, until that is looked at.
+const GIVEN_UP: Duration = Duration::from_secs(4);
 /// The largest payload of an ephemeral event.
 const LARGEST: usize = 64 * 1024;
 
@@ -62,6 +65,49 @@ fn b093_large_events_arrive_when_the_path_takes_less_than_before() {
             transcript.is_whole(listener, speaker);
             let slowest = transcript.slowest(listener, speaker);
             assert!(slowest < Duration::from_secs(2) + SLACK, "{slowest:?}");
+        }
+    });
+}
+
+/// Less than QUIC can do with: signs of life pass, events do not.
+#[test]
+fn b093_a_path_that_swallows_large_packets_one_way_is_gone_around_and_used_again() {
+    apart(async || {
+        let network = Network::new(2, Family::V4, 1500).await;
+        let nodes = network.start_all().await;
+        let [a, b] = &nodes[..] else { unreachable!() };
+        meshed(a, network.names()).await;
+        let talk = Conversation::start(&[a, b], 2, Duration::from_millis(20), 4096).await;
+        talk.goes_on(50).await;
+        let before = [talk.said(0), talk.said(1)];
+        network.rules(&[format!("{} meta length > 1200 drop", network.between("a", "b"))]);
+        let swallowed = Instant::now();
+        linked(a, "a", &[]).await;
+        linked(a, "b", &[]).await;
+        let took = swallowed.elapsed();
+        assert!(took < GIVEN_UP + HEARTBEAT + SLACK, "given up after {took:?}");
+        let around = [talk.said(0), talk.said(1)];
+        talk.goes_on(100).await;
+        let healing = [talk.said(0), talk.said(1)];
+        network.heal();
+        meshed(a, network.names()).await;
+        let healed = [talk.said(0), talk.said(1)];
+        talk.goes_on(100).await;
+        let transcript = talk.end().await;
+        transcript.is_in_order();
+        for (listener, speaker) in [(0, 1), (1, 0)] {
+            let spans = [
+                0..before[speaker].saturating_sub(5),
+                around[speaker]..healing[speaker],
+                healed[speaker]..transcript.said(speaker),
+            ];
+            for span in spans {
+                assert_eq!(
+                    transcript.missed(listener, speaker, span.clone()),
+                    Vec::<usize>::new(),
+                    "{span:?}"
+                );
+            }
         }
     });
 }
