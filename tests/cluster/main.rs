@@ -16,6 +16,7 @@ mod eviction;
 mod flapping;
 #[cfg(feature = "mesh")]
 mod floods;
+mod lame_duck;
 mod logs;
 #[cfg(feature = "mesh")]
 mod mesh;
