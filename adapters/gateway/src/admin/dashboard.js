@@ -58,18 +58,23 @@ function showList({ data, timing }) {
   at("cluster").hidden = data.length === 0;
   at("fold").hidden = data.length === 0;
   showEmpty(data.length === 0 ? "No node is in the registry." : "");
-  at("trouble").hidden = true;
-  document.body.classList.remove("old");
+  showNoTrouble();
   showStatus("live", `live from ${node}`);
 }
 
 // The last list stays, as what it is.
 function showTrouble(reason, age) {
-  const since = age === undefined ? "There is no list yet." : `This is how it was ${time(Math.round(age / 1000))} ago.`;
-  setText(at("trouble"), `${reason.charAt(0).toUpperCase()}${reason.slice(1)}. ${since}`);
   at("trouble").hidden = false;
+  setText(at("reason"), `${reason.charAt(0).toUpperCase()}${reason.slice(1)}.`);
+  setText(at("since"), age === undefined ? "There is no list yet." : `This is how it was ${time(Math.round(age / 1000))} ago.`);
   document.body.classList.add("old");
   showStatus("failed", "not live");
+}
+
+function showNoTrouble() {
+  at("trouble").hidden = true;
+  setText(at("reason"), "");
+  document.body.classList.remove("old");
 }
 
 function showCounts() {
@@ -116,8 +121,8 @@ function forget() {
   showCounts();
   showEmpty("");
   at("news").replaceChildren();
-  for (const id of ["cluster", "fold", "trouble"]) at(id).hidden = true;
-  document.body.classList.remove("old");
+  for (const id of ["cluster", "fold"]) at(id).hidden = true;
+  showNoTrouble();
 }
 
 at("fold").addEventListener("click", () => {

@@ -19,7 +19,12 @@ export class History {
   // Takes what a heartbeat told; answers whether it was a new one. Time is PostgreSQL's, so that a rate is right whenever it is read.
   take(heartbeat, stats) {
     const at = Date.parse(heartbeat);
-    if (!(at > this.#at)) return false;
+    if (at === this.#at) return false;
+    // After a failover to a server whose clock is behind, what was before is later than now.
+    if (at < this.#at) {
+      this.#series.clear();
+      this.#last.clear();
+    }
     this.#walk(stats, [], at);
     this.#at = at;
     return true;

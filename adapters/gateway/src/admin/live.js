@@ -20,9 +20,20 @@ export class Live {
   }
 
   start() {
+    this.#heard = performance.now();
+    this.#listAt = undefined;
+    this.#connect();
+  }
+
+  stop() {
+    clearTimeout(this.#again);
+    this.#source?.close();
+    this.#source = undefined;
+  }
+
+  #connect() {
     this.stop();
     this.#began = performance.now();
-    this.#heard ||= this.#began;
     this.#source = new EventSource("/admin/stream");
     this.#on("cluster", (list) => {
       this.#listAt = performance.now();
@@ -40,12 +51,6 @@ export class Live {
     });
   }
 
-  stop() {
-    clearTimeout(this.#again);
-    this.#source?.close();
-    this.#source = undefined;
-  }
-
   #on(kind, take) {
     this.#source.addEventListener(kind, ({ data }) => {
       this.#heard = performance.now();
@@ -57,7 +62,7 @@ export class Live {
   async #ended() {
     this.stop();
     if (await this.#events.refused()) return;
-    this.#again = setTimeout(() => this.start(), AGAIN);
+    this.#again = setTimeout(() => this.#connect(), AGAIN);
   }
 
   #watch() {
@@ -66,7 +71,7 @@ export class Live {
     if (now - this.#heard < SILENCE) return;
     this.#trouble("nothing is heard from this node");
     // A connection that leads nowhere does not say so.
-    if (now - this.#began > GIVEN_UP) this.start();
+    if (now - this.#began > GIVEN_UP) this.#connect();
   }
 
   #trouble(reason) {
