@@ -29,3 +29,5 @@ mod segments;
 mod signals;
 mod strangers;
 mod top;
+#[cfg(feature = "otlp")]
+mod traces;

@@ -144,7 +144,7 @@ async fn every_documented_metric_is_shown_by_a_node() {
 fn write(rows: &Table) {
     let document = std::fs::read_to_string(DOCUMENT).unwrap();
     let (before, rest) = document.split_once(RULE).unwrap();
-    let after: Vec<_> = rest.lines().skip_while(|line| line.starts_with('|')).collect();
-    let rows: Vec<_> = rows.values().map(ToString::to_string).collect();
-    std::fs::write(DOCUMENT, format!("{before}{RULE}{}\n{}\n", rows.join("\n"), after.join("\n"))).unwrap();
+    let after = rest.lines().skip_while(|line| line.starts_with('|'));
+    let lines: Vec<_> = rows.values().map(String::as_str).chain(after).collect();
+    std::fs::write(DOCUMENT, format!("{before}{RULE}{}\n", lines.join("\n"))).unwrap();
 }

@@ -35,8 +35,10 @@ pub(crate) fn binary() -> &'static PathBuf {
                 build.env_remove(name);
             }
         }
-        if cfg!(feature = "mesh") {
-            build.args(["--features", "mesh"]);
+        for (feature, wanted) in [("mesh", cfg!(feature = "mesh")), ("otlp", cfg!(feature = "otlp"))] {
+            if wanted {
+                build.args(["--features", feature]);
+            }
         }
         if !cfg!(debug_assertions) {
             build.arg("--release");

@@ -12,6 +12,7 @@ mod output;
 mod stop;
 mod telemetry;
 mod top;
+mod traces;
 
 use std::process::ExitCode;
 

@@ -28,6 +28,7 @@ use tracing::{error, info, warn};
 use crate::config::ServeConfig;
 use crate::stop::{Reason, Stop};
 use crate::telemetry;
+use crate::traces::Traces;
 use http::Http;
 use transport::{Bound, Transport};
 
@@ -37,11 +38,15 @@ const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
 /// An evicted node has no business in the cluster any more, but what is under way may finish.
 const EVICTED_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Traces are worth less than a restart that is quick.
+const TRACES_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Runs a node until it is asked to stop, or can go on no more.
 pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<ExitCode> {
     let stats = StatsRegistry::default();
     let health = HealthRegistry::default();
     let _measuring = telemetry::watch_process(&stats);
+    let traces = Traces::start(&config.cluster.node_id)?;
     let http = Http::start(&config, &stats).await?;
 
     let (postgres, node, transport, presence) = tokio::select! {
@@ -55,13 +60,13 @@ pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<Exit
     http.attach(Services {
         node: Arc::clone(&node),
         registry: postgres.registry(),
-        durable: postgres.durable(),
+        durable: traces.of(postgres.durable()),
         ephemeral: transport.bus(),
         presence: Arc::clone(&presence),
         health,
     });
 
-    tokio::select! {
+    let code = tokio::select! {
         end = node.ended() => {
             close(http, &transport, postgres, Instant::now() + EVICTED_PATIENCE).await;
             explain(end)
@@ -72,7 +77,9 @@ pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<Exit
             leave(&node, &presence, &transport, http, postgres, deadline).await;
             Ok(ExitCode::SUCCESS)
         }
-    }
+    };
+    traces.finish(TRACES_PATIENCE).await;
+    code
 }
 
 /// Everything that takes time before the node can join, which goes on in the background.
