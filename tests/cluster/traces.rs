@@ -145,9 +145,13 @@ async fn a_collector_that_is_not_there_holds_up_nothing() {
     for _ in 0..20 {
         assert_eq!(node.publish("room:1", &body).await.0, 201);
     }
+    node.process.says("the collector takes no traces").await;
+    assert_eq!(node.publish("room:1", &body).await.0, 201);
     let stopping = std::time::Instant::now();
     assert!(node.process.terminate().await.success(), "{}", node.process.output());
     assert!(stopping.elapsed() < Duration::from_secs(5), "{:?}", stopping.elapsed());
+    // However many batches it was offered.
+    assert_eq!(node.process.output().matches("the collector").count(), 1, "{}", node.process.output());
 }
 
 #[tokio::test(flavor = "multi_thread")]

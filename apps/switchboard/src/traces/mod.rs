@@ -9,6 +9,8 @@
 #[cfg(feature = "otlp")]
 mod bus;
 #[cfg(feature = "otlp")]
+mod exporter;
+#[cfg(feature = "otlp")]
 mod names;
 #[cfg(feature = "otlp")]
 mod sampler;

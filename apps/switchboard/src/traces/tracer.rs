@@ -18,6 +18,7 @@ use switchboard_core::ports::DurableBus;
 use switchboard_core::types::{Channel, DurableEvent, EventName, NodeId, Position};
 
 use super::bus::Traced;
+use super::exporter::Reporting;
 use super::names;
 use super::sampler::Sampler;
 
@@ -50,7 +51,7 @@ impl Traces {
         if variable("OTEL_SERVICE_NAME").is_none() {
             resource = resource.with_service_name("switchboard");
         }
-        let mut queue = BatchSpanProcessor::builder(exporter).build();
+        let mut queue = BatchSpanProcessor::builder(Reporting::new(exporter)).build();
         queue.set_resource(&resource.build());
         tracing::info!("sending traces");
         Ok(Self(Some(Arc::new(Tracer { queue, sampler, delivered: Mutex::default() }))))
