@@ -18,8 +18,15 @@ pub(super) struct Statements {
 
 /// Columns that [`rows::member`](super::rows::member) reads; `age` in microseconds. `members` is read from sessions whose search path
 /// may not be ours, so every operator finds its exact types in `pg_catalog`.
-const COLUMNS: &str = "r.node_id, r.incarnation, r.endpoint, r.seq, r.registered_at, r.heartbeat, \
-    (extract(epoch FROM now() - r.heartbeat) * 1000000.0)::bigint AS age, r.stats::text AS stats, r.meta::text AS meta";
+const COLUMNS: &str = "r.node_id, r.incarnation, r.endpoint, r.seq, {registered_at} AS registered_at, {heartbeat} AS heartbeat, \
+    (extract(epoch FROM now() - {heartbeat}) * 1000000.0)::bigint AS age, r.stats::text AS stats, r.meta::text AS meta";
+
+/// The heartbeat of a row. Somebody with `psql` may have written infinity, or a year that nobody can subtract or read.
+const HEARTBEAT: &str =
+    "greatest(least(r.heartbeat, timestamptz '9999-01-01 00:00Z'), timestamptz '2000-01-01 00:00Z')";
+
+/// The threshold of a row, which is a day at most.
+const STALE_AFTER: &str = "least(r.stale_after, interval '1 day')";
 
 /// Age of the caller's previous heartbeat, in microseconds.
 const GAP: &str = "(SELECT (extract(epoch FROM now() - previous) * 1000000)::bigint FROM me)";
@@ -30,6 +37,9 @@ impl Statements {
             let text = template
                 .replace("{schema}", schema.as_str())
                 .replace("{columns}", COLUMNS)
+                .replace("{registered_at}", &HEARTBEAT.replace("heartbeat", "registered_at"))
+                .replace("{heartbeat}", HEARTBEAT)
+                .replace("{stale_after}", STALE_AFTER)
                 .replace("{gap}", GAP);
             AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
         };
@@ -44,9 +54,9 @@ impl Statements {
                  WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND d.datname = current_database() \
                    AND l.classid::bigint << 32 | l.objid::bigint = hashtextextended('switchboard node {schema}/' || $1::uuid, 0))",
             ),
-            holder: sql(r#"SELECT incarnation, endpoint, heartbeat,
-                          now() - heartbeat > greatest($2 * interval '1 microsecond', stale_after) AS stale
-                   FROM "{schema}".node_registry WHERE node_id = $1"#),
+            holder: sql(r#"SELECT r.incarnation, r.endpoint, {heartbeat} AS heartbeat,
+                          now() - {heartbeat} > greatest($2 * interval '1 microsecond', {stale_after}) AS stale
+                   FROM "{schema}".node_registry r WHERE r.node_id = $1"#),
             // Guarded by what was looked at: of two that saw the same holder, one writes, and a holder that has renewed since stays.
             take_row: sql(r#"WITH taken AS (
                        INSERT INTO "{schema}".node_registry AS r (node_id, incarnation, endpoint, meta, stale_after)
@@ -54,7 +64,7 @@ impl Statements {
                        ON CONFLICT (node_id) DO UPDATE
                        SET incarnation = excluded.incarnation, endpoint = excluded.endpoint, meta = excluded.meta,
                            stale_after = excluded.stale_after, registered_at = now(), heartbeat = now(), stats = '{}'
-                       WHERE r.incarnation = excluded.incarnation OR (r.incarnation, r.heartbeat) = ($5, $6)
+                       WHERE r.incarnation = excluded.incarnation OR (r.incarnation, {heartbeat}) = ($5, $6)
                        RETURNING r.seq, r.heartbeat
                    )
                    SELECT seq, heartbeat, pg_notify('{schema}.registry', 'registered ' || $1) FROM taken"#),
@@ -62,18 +72,18 @@ impl Statements {
             // written it, which the snapshot does not show). `me` shows the previous heartbeat, which
             // is the witness; without its row nothing else happens, and nobody is swept by a call that is out of order. Locked rows are skipped: a stuck peer blocks nobody, no two ticks deadlock.
             renew: sql(r#"WITH me AS (
-                       SELECT node_id, heartbeat AS previous FROM "{schema}".node_registry
-                       WHERE node_id = $1 AND incarnation = $2 FOR UPDATE
+                       SELECT r.node_id, {heartbeat} AS previous FROM "{schema}".node_registry r
+                       WHERE r.node_id = $1 AND r.incarnation = $2 FOR UPDATE
                    ), beat AS (
                        UPDATE "{schema}".node_registry r SET heartbeat = now(), stats = $3::jsonb
                        FROM me WHERE r.node_id = me.node_id
                    ), stale AS (
-                       SELECT r.node_id, now() - r.heartbeat AS age
+                       SELECT r.node_id, now() - {heartbeat} AS age
                        FROM "{schema}".node_registry r, me
                        WHERE r.node_id <> me.node_id AND me.previous = $8
                          AND (r.heartbeat < me.previous - $4 * interval '1 microsecond'
                               OR $5 AND now() - me.previous <= $6 * interval '1 microsecond'
-                                    AND r.heartbeat < now() - greatest($7 * interval '1 microsecond', r.stale_after))
+                                    AND r.heartbeat < now() - greatest($7 * interval '1 microsecond', {stale_after}))
                        FOR UPDATE OF r SKIP LOCKED
                    ), swept AS (
                        DELETE FROM "{schema}".node_registry r USING stale s

@@ -445,6 +445,33 @@ async fn rows_that_no_node_wrote_cost_nobody_a_heartbeat() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn times_that_nobody_can_subtract_or_read_cost_nobody_a_heartbeat() {
+    let cluster = Cluster::new().await;
+    let (node, ports) = (cluster.node("n1").await, cluster.ports("n2").await);
+    cluster
+        .sql(
+            "INSERT INTO {schema}.node_registry (node_id, endpoint, registered_at, heartbeat, stale_after) VALUES
+             ('never', 'h:1', now(), '-infinity', '0'), ('always', 'h:2', 'infinity', 'infinity', '0'),
+             ('late', 'h:3', '290000-01-01', '290000-01-01', '0'), ('early', 'h:4', '0044-01-01 BC', now(), '170000 years')",
+        )
+        .await;
+    // As an operator might, to have it swept.
+    cluster.sql("UPDATE {schema}.node_registry SET heartbeat = '-infinity' WHERE node_id = 'n1'").await;
+    let mut membership = node.node.membership();
+    let swept = membership.wait_for(|view| view.size() == 4);
+    timeout(LONG, swept).await.expect("the one that never beat is not swept").unwrap();
+    sleep(cluster.timing.cadence() * 3).await;
+    assert!(node.node.status().borrow().is_active(), "{:?}", node.node.status().borrow().last_error);
+    let members = ports.registry().members().await.unwrap();
+    let names: Vec<_> = members.iter().map(|member| member.identity.node_id.as_str()).collect();
+    assert_eq!(names, ["n1", "always", "late", "early"]);
+    assert!(members[0].age < LONG && members.iter().all(|member| member.registered_at.year() >= 2000));
+    // Whoever has such a row's id gets in as with any other that is stale.
+    cluster.sql("UPDATE {schema}.node_registry SET heartbeat = '-infinity' WHERE node_id = 'always'").await;
+    cluster.node("always").await.sees(4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_cannot_be_read_is_replaced_as_any_other_that_is_stale() {
     let cluster = Cluster::new().await;
     cluster.ports("migrator").await.close().await;
