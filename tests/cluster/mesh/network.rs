@@ -111,6 +111,8 @@ impl Network {
         command
             .env("DATABASE_URL", &self.database)
             .env("CLUSTER_EPHEMERAL", "mesh")
+            // None of this is about eviction, and five nodes at once are a lot for a busy machine.
+            .env("CLUSTER_STALE_THRESHOLD", "10s")
             .env("HTTP_ADDR", SocketAddr::from((self.address(name), 0)).to_string());
         command
     }
