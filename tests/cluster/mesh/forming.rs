@@ -6,7 +6,7 @@ use switchboard_testkit::{LONG, eventually};
 use tokio::time::Instant;
 
 use super::network::{Family, Network, apart};
-use super::{Ear, links_made, meshed, say};
+use super::{Ear, meshed, one_link_per_pair, say};
 use crate::node::{HEARTBEAT, Node, SLACK};
 
 /// Measured from the moment the last process serves HTTP, which is before it joins, to the moment the registry shows each link ready at
@@ -34,15 +34,7 @@ fn b097_five_nodes_that_start_in_the_same_millisecond_have_one_link_per_pair_fif
             let serving = Instant::now();
             meshed(&nodes[0], network.names()).await;
             assert!(serving.elapsed() < Duration::from_secs(5), "round {round}: {:?}", serving.elapsed());
-            for (name, node) in network.names().iter().zip(&nodes) {
-                for peer in network.names().iter().filter(|peer| *peer != name) {
-                    let one = || links_made(node, peer) == 1 + links_ended(node, peer);
-                    eventually(LONG, &format!("round {round}: {name} has one link to {peer}"), async || {
-                        one()
-                    })
-                    .await;
-                }
-            }
+            one_link_per_pair(network.names(), &nodes).await;
             everybody_hears_everybody_once(nodes).await;
             network.cluster.sql("DELETE FROM {schema}.node_registry").await;
         }
@@ -93,10 +85,6 @@ async fn everybody_hears_everybody_once(mut nodes: Vec<Node>) {
     for ear in ears {
         assert_eq!(ear.rest().await, Vec::<String>::new());
     }
-}
-
-fn links_ended(node: &Node, peer: &str) -> usize {
-    node.process.output().matches(&format!(" link ended peer={peer} ")).count()
 }
 
 async fn endpoint(asked: &Node, name: &str) -> String {

@@ -112,6 +112,17 @@ fn links_made(node: &Node, peer: &str) -> usize {
     node.process.output().matches(&format!(" linked peer={peer} ")).count()
 }
 
+/// Waits until each node has as many links to each other one as it has lost, and one more.
+async fn one_link_per_pair(names: &[&str], nodes: &[Node]) {
+    for (name, node) in names.iter().zip(nodes) {
+        for peer in names.iter().filter(|peer| *peer != name) {
+            let ended = || node.process.output().matches(&format!(" link ended peer={peer} ")).count();
+            let what = format!("{name} has one link to {peer}");
+            eventually(LONG, &what, async || links_made(node, peer) == ended() + 1).await;
+        }
+    }
+}
+
 /// How many events `name` has sent by NOTIFY.
 async fn fallback(asked: &Node, name: &str) -> u64 {
     stats(asked, name).await["ephemeral"]["fallback_sent_total"].as_u64().unwrap()

@@ -1,4 +1,4 @@
-//! UDP does not pass between two nodes of three, in both directions or in one, and passes again.
+//! UDP does not pass between two nodes, in both directions or in one, or between any, and passes again.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::conversation::Conversation;
 use super::network::{Family, Network, apart};
-use super::{fallback, linked, meshed, over, stats};
+use super::{fallback, linked, meshed, one_link_per_pair, over, stats};
 use crate::node::{HEARTBEAT, Node, SLACK};
 
 /// How long an end that hears nothing takes to give the link up.
@@ -29,6 +29,46 @@ fn b097_udp_that_is_blocked_towards_the_greater_name_is_gone_around_and_used_aga
 #[test]
 fn b097_udp_that_is_blocked_towards_the_lesser_name_is_gone_around_and_used_again() {
     go_around(&[("b", "a")], SUSPECTED * 2);
+}
+
+/// All dial each other at the same time, again and again.
+#[test]
+fn b097_links_that_are_all_lost_at_once_come_back_one_per_pair() {
+    apart(async || {
+        let network = Network::new(5, Family::V4, 1500).await;
+        let nodes = network.start_all().await;
+        meshed(&nodes[0], network.names()).await;
+        let everybody: Vec<_> = nodes.iter().collect();
+        let talk = Conversation::start(&everybody, 5, Duration::from_millis(50), 0).await;
+        let mut whole = Vec::new();
+        for _ in 0..10 {
+            let begin: Vec<_> = (0..5).map(|speaker| talk.said(speaker)).collect();
+            talk.goes_on(20).await;
+            let end: Vec<_> = (0..5).map(|speaker| talk.said(speaker)).collect();
+            whole.push((begin, end));
+            network.rules(&["drop".to_owned()]);
+            for name in network.names() {
+                linked(&nodes[0], name, &[]).await;
+            }
+            network.heal();
+            let heal = Instant::now();
+            meshed(&nodes[0], network.names()).await;
+            let took = heal.elapsed();
+            assert!(took < DIALLED + HEARTBEAT + SLACK, "linked again after {took:?}");
+            one_link_per_pair(network.names(), &nodes).await;
+        }
+        let transcript = talk.end().await;
+        transcript.is_in_order();
+        for (begin, end) in whole {
+            for speaker in 0..5 {
+                let span = begin[speaker]..end[speaker].saturating_sub(2);
+                for listener in 0..5 {
+                    let missed = transcript.missed(listener, speaker, span.clone());
+                    assert!(missed.is_empty(), "{listener} missed from {speaker} of {span:?}: {missed:?}");
+                }
+            }
+        }
+    });
 }
 
 fn go_around(blocked: &[(&str, &str)], noticed: Duration) {
