@@ -151,7 +151,9 @@ impl Shared {
         let Some(envelope) = Envelope::open(sealed) else { return self.counts.foreign.increment() };
         let me = self.routes.read().me.incarnation;
         let Some((from, after)) = envelope.addressed_to(me) else { return };
-        if self.heard.lock().get(&from).is_some_and(|era| after < *era) {
+        // Held to the end: what comes over a later link meanwhile must not be delivered before.
+        let heard = self.heard.lock();
+        if heard.get(&from).is_some_and(|era| after < *era) {
             return self.counts.late.increment();
         }
         self.counts.fallback_received.increment();
