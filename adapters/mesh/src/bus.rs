@@ -51,6 +51,17 @@ pub(crate) struct Counts {
     pub(crate) dropped: Counter,
 }
 
+/// The latest [`Place`] that events of one peer came from. Held while one is delivered: links and envelopes are read at the same time, and
+/// whoever comes later must not be delivered before.
+pub(crate) type Heard = Arc<Mutex<Place>>;
+
+/// A way that a peer's events take, in the order in which it takes them: its links, and after each the fallback.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    era: u64,
+    by_fallback: bool,
+}
+
 /// What the bus, its links and the driver share.
 pub(crate) struct Shared {
     pub(crate) fanout: EphemeralFanout,
@@ -59,8 +70,8 @@ pub(crate) struct Shared {
     pub(crate) post: Option<Post>,
     pub(crate) counts: Counts,
     limit: usize,
-    /// The era of the link over which each peer last sent events.
-    heard: Mutex<HashMap<Incarnation, u64>>,
+    /// Where in the course of each peer's ways its last event came from.
+    heard: Mutex<HashMap<Incarnation, Heard>>,
     /// A peer has seen our interest, or will send no more.
     told: Notify,
     closed: AtomicBool,
@@ -95,6 +106,15 @@ impl Shared {
         self.told.notify_waiters();
     }
 
+    fn heard_from(&self, peer: Incarnation) -> Heard {
+        Arc::clone(self.heard.lock().entry(peer).or_default())
+    }
+
+    /// This node has another incarnation, with which its peers count anew.
+    pub(crate) fn begin_anew(&self) {
+        self.heard.lock().clear();
+    }
+
     /// Forgets what was heard of those who are gone.
     pub(crate) fn remember(&self, peers: &[Incarnation]) {
         self.heard.lock().retain(|peer, _| peers.contains(peer));
@@ -104,14 +124,17 @@ impl Shared {
     pub(crate) fn take(&self, link: &Arc<Link>, frame: Frame<'_>, hearing: &mut Hearing) {
         match frame {
             Frame::Event(event) => {
-                if !std::mem::replace(&mut hearing.began, true) {
-                    let mut heard = self.heard.lock();
-                    let era = heard.entry(link.peer.incarnation).or_default();
-                    *era = link.era.max(*era);
-                }
                 link.received.increment();
+                let Hearing { channel, heard } = hearing;
+                let heard = heard.get_or_insert_with(|| self.heard_from(link.peer.incarnation));
+                let mut latest = heard.lock();
+                let place = Place { era: link.era, by_fallback: false };
+                if place < *latest {
+                    return self.counts.late.increment();
+                }
+                *latest = place;
                 self.counts.received.increment();
-                self.hear(&event, &mut hearing.channel);
+                self.hear(&event, channel);
             }
             Frame::Interest(interest) => {
                 let mut routes = self.routes.write();
@@ -151,11 +174,13 @@ impl Shared {
         let Some(envelope) = Envelope::open(sealed) else { return self.counts.foreign.increment() };
         let me = self.routes.read().me.incarnation;
         let Some((from, after)) = envelope.addressed_to(me) else { return };
-        // Held to the end: what comes over a later link meanwhile must not be delivered before.
-        let heard = self.heard.lock();
-        if heard.get(&from).is_some_and(|era| after < *era) {
+        let heard = self.heard_from(from);
+        let mut latest = heard.lock();
+        let place = Place { era: after, by_fallback: true };
+        if place < *latest {
             return self.counts.late.increment();
         }
+        *latest = place;
         self.counts.fallback_received.increment();
         let event = envelope.event();
         if event.payload.within(self.limit).is_ok() {

@@ -147,6 +147,7 @@ impl Driver {
         }
         self.strangers.abort_all();
         self.table.reset();
+        self.shared.begin_anew();
         self.me = me;
     }
 

@@ -11,7 +11,7 @@ use tokio::task::coop::consume_budget;
 use tokio::time::interval;
 use tracing::{debug, info};
 
-use crate::bus::Shared;
+use crate::bus::{Heard, Shared};
 use crate::frame::{Frame, Hello, Reader};
 use crate::handshake::{Candidate, close, told};
 use crate::links::{CloseReason, LinkId};
@@ -174,6 +174,6 @@ async fn watch(link: &Link) {
 pub(crate) struct Hearing {
     /// Events come in rows for one channel.
     pub(crate) channel: Option<Channel>,
-    /// Whether an event has come over this link.
-    pub(crate) began: bool,
+    /// Of the peer, over whichever way; asked for once.
+    pub(crate) heard: Option<Heard>,
 }

@@ -170,7 +170,7 @@ const STATS: &[(&str, &str, &str)] = &[
     (
         "ephemeral.late_total",
         "switchboard_ephemeral_late_total",
-        "Mesh: events over NOTIFY that later ones over a link had overtaken, and that were dropped.",
+        "Mesh: events that later ones of their peer had overtaken on another way, and that were dropped.",
     ),
     (
         "ephemeral.fallback_sent_total",
