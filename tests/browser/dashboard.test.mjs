@@ -179,6 +179,23 @@ test("everything can be done by keyboard, and what happens is said", async () =>
   assert.match(await page.locator("#news").textContent(), /odd has left/);
 });
 
+test("a link is drawn as direct only if the latest words of both ends say so", async () => {
+  const direct = await page.evaluate(async () => {
+    const { links } = await import("/admin/mesh.js");
+    const node = (id, age, peers) => ({ node_id: id, heartbeat_age_ms: age, stats: { mesh: { peers } } });
+    const [up, down] = [{ ready: true, rtt_us: 100 }, { ready: false }];
+    const isDirect = (one, other) => links([one, other])[0].isDirect;
+    return {
+      linked: isDirect(node("a", 10, { b: up }), node("b", 20, { a: up })),
+      killed: isDirect(node("a", 10, {}), node("b", 20_000, { a: up })),
+      oneWay: isDirect(node("a", 10, { b: up }), node("b", 20, { a: down })),
+      newcomer: isDirect(node("a", 9_000, {}), node("b", 10, { a: up })),
+      strangers: isDirect(node("a", 10, {}), node("b", 20, {})),
+    };
+  });
+  assert.deepEqual(direct, { linked: true, killed: false, oneWay: false, newcomer: true, strangers: false });
+});
+
 test("b114 a page of another origin can neither read with the cookie nor end the session", async () => {
   const foreign = await context.newPage();
   // Another port of the same host is of the same site: the browser does send the cookie there.

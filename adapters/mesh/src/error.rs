@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum MeshError {
     /// The address cannot be had. Retry only with another one.
-    #[error("cannot open a UDP socket on {address}: {source}")]
+    #[error("cannot open a UDP socket on {address}")]
     Bind {
         /// Where it was to be.
         address: String,

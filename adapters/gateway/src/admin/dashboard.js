@@ -141,6 +141,8 @@ at("login").addEventListener("submit", async (event) => {
     return;
   }
   at("token").value = "";
+  // The form is about to vanish, and the focus with it.
+  document.querySelector("main").focus();
   begin();
 });
 

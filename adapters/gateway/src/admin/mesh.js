@@ -42,7 +42,13 @@ export class Mesh {
 
 // Each pair once: whether events go straight, and the round trip in microseconds if somebody knows it. Pure.
 export function links(nodes) {
-  const told = ({ stats }, peer) => stats.mesh?.peers?.[peer.node_id];
+  // Who has spoken later and does not know of the peer has no link to it, whatever the other one's last word was. Who spoke before may not have
+  // known of it yet.
+  const isLater = (node, peer) => node.heartbeat_age_ms < peer.heartbeat_age_ms;
+  const told = (node, peer) => {
+    const { mesh } = node.stats;
+    return mesh?.peers?.[peer.node_id] ?? (mesh && isLater(node, peer) ? { ready: false } : undefined);
+  };
   return nodes.flatMap((one, i) =>
     nodes.slice(i + 1).map((other) => {
       const ends = [told(one, other), told(other, one)].filter(Boolean);

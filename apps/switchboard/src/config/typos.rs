@@ -7,7 +7,7 @@ use clap::Args;
 use super::ServeArgs;
 
 /// Settings with these prefixes are ours; `DATABASE_URL`, `HTTP_PROXY` and the like are read by other programs, too.
-const OURS: [&str; 5] = ["AUTH_", "CLUSTER_", "DURABLE_", "METRICS_", "WS_"];
+const OURS: [&str; 6] = ["AUTH_", "CLUSTER_", "DURABLE_", "MESH_", "METRICS_", "WS_"];
 
 /// How similar a name must be to one that is known for the one to be meant (1 is equal): missing words and slips of the finger.
 const SIMILAR: f64 = 0.75;

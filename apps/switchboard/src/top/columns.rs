@@ -51,6 +51,7 @@ pub(crate) fn lines(view: &View, now: Instant) -> impl Iterator<Item = String> {
 pub(super) fn word(condition: Condition) -> &'static str {
     match condition {
         Condition::Healthy => "healthy",
+        Condition::Draining => "draining",
         Condition::Suspect => "suspect",
         Condition::Stale => "stale",
         Condition::Gone => "gone",

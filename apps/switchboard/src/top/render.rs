@@ -99,6 +99,7 @@ fn fitting(width: u16) -> &'static [Column] {
 fn color(condition: Condition) -> Color {
     match condition {
         Condition::Healthy => Color::Green,
+        Condition::Draining => Color::Blue,
         Condition::Suspect => Color::Yellow,
         Condition::Stale => Color::Red,
         Condition::Gone => Color::Reset,

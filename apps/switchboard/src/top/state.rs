@@ -12,8 +12,8 @@ use time::OffsetDateTime;
 /// How long a node that has gone is shown.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
-/// What may be late about a heartbeat that is on time.
-const SLACK: Duration = Duration::from_millis(500);
+/// What may be late about a heartbeat that is on time, as a share of the interval.
+const SLACK: f64 = 0.25;
 
 /// A body of the admin API.
 #[derive(Deserialize)]
@@ -60,10 +60,11 @@ pub(super) struct Row {
     gone: Option<Instant>,
 }
 
-/// What a heartbeat's age says about a node.
+/// What a heartbeat says about a node, by its age first. As the dashboard has it (`state.js` of the gateway).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Condition {
     Healthy,
+    Draining,
     Suspect,
     Stale,
     Gone,
@@ -129,8 +130,10 @@ impl View {
             + if self.problem.is_none() { self.age(now) } else { Duration::ZERO };
         if age >= Duration::from_millis(self.timing.stale_threshold_ms) {
             Condition::Stale
-        } else if age > Duration::from_millis(self.timing.heartbeat_interval_ms) * 2 + SLACK {
+        } else if age > Duration::from_millis(self.timing.heartbeat_interval_ms).mul_f64(2.0 + SLACK) {
             Condition::Suspect
+        } else if row.member.stats.get("draining") == Some(&Value::Bool(true)) {
+            Condition::Draining
         } else {
             Condition::Healthy
         }
@@ -240,7 +243,7 @@ pub(super) mod tests {
     #[test]
     fn the_age_of_the_heartbeat_says_how_a_node_is() {
         let now = Instant::now();
-        let ages = [("a", 20_000), ("b", 21_000), ("c", 30_000)];
+        let ages = [("a", 22_000), ("b", 23_000), ("c", 30_000)];
         let mut view = View::new(now, answer(&ages.map(|(id, age)| member(id, "1", 0, age, &json!({})))));
         let conditions =
             |view: &View, now| view.rows.iter().map(|row| view.condition(row, now)).collect::<Vec<_>>();
@@ -249,6 +252,9 @@ pub(super) mod tests {
         assert_eq!(conditions(&view, later), [Condition::Stale; 3]);
         view.fail("nobody answers".to_owned());
         assert_eq!(conditions(&view, later), [Condition::Healthy, Condition::Suspect, Condition::Stale]);
+        let draining = json!({"draining": true});
+        view.read(now, answer(&[member("a", "1", 0, 0, &draining), member("b", "1", 0, 23_000, &draining)]));
+        assert_eq!(conditions(&view, now)[..2], [Condition::Draining, Condition::Suspect]);
     }
 
     #[test]

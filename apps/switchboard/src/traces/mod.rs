@@ -43,8 +43,10 @@ mod without {
     )]
     impl Traces {
         pub(crate) fn start(_node_id: &NodeId) -> anyhow::Result<Self> {
-            if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some() {
-                warn!("OTEL_EXPORTER_OTLP_ENDPOINT has no effect: this build has no traces (feature otlp)");
+            for name in ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] {
+                if std::env::var_os(name).is_some() {
+                    warn!("{name} has no effect: this build has no traces (feature otlp)");
+                }
             }
             Ok(Self)
         }
