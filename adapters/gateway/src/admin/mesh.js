@@ -6,6 +6,9 @@ import { time } from "./numbers.js";
 // Round trips stand at the lines of so many nodes, and names at the nodes of so many.
 const FEW = { trips: 6, names: 60 };
 
+// More nodes than this have more pairs than anybody can see, or a browser can draw in a second.
+const MOST = 200;
+
 // Of the circle's radius, and around it for names.
 const RADIUS = { few: 90, many: 140 };
 const MARGIN = { few: 48, many: 70 };
@@ -30,6 +33,12 @@ export class Mesh {
     this.#section.hidden = nodes.length === 0;
     this.#section.classList.toggle("large", nodes.length > FEW.trips);
     if (nodes.length === 0) return;
+    if (nodes.length > MOST) {
+      this.#drawn = undefined;
+      this.#picture.replaceChildren();
+      setText(this.#caption, `${nodes.length.toLocaleString("en")} nodes: too many for a picture.`);
+      return;
+    }
     const pairs = links(nodes);
     const news = JSON.stringify([nodes.map(({ node_id: id }) => [id, states.get(id)]), pairs]);
     if (this.#drawn === news) return;
