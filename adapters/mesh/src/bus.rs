@@ -172,9 +172,11 @@ impl Shared {
     /// An envelope has arrived.
     pub(crate) fn open(&self, sealed: &Payload) {
         let Some(envelope) = Envelope::open(sealed) else { return self.counts.foreign.increment() };
-        let me = self.routes.read().me.incarnation;
-        let Some((from, after)) = envelope.addressed_to(me) else { return };
-        let heard = self.heard_from(from);
+        let routes = self.routes.read();
+        let Some((from, after)) = envelope.addressed_to(routes.me.incarnation) else { return };
+        // A newcomer may be heard before it is listed, and has no link yet. Nothing is kept of it: anybody can write envelopes in any name.
+        let heard = if routes.lists(from) { self.heard_from(from) } else { Heard::default() };
+        drop(routes);
         let mut latest = heard.lock();
         let place = Place { era: after, by_fallback: true };
         if place < *latest {

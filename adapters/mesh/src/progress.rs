@@ -43,7 +43,7 @@ impl Progress {
             *self = Self { since: now, arrived, lost };
             return true;
         }
-        now - self.since < STALLED || lost - self.lost < LOST
+        now - self.since < STALLED || lost.saturating_sub(self.lost) < LOST
     }
 }
 

@@ -67,6 +67,11 @@ impl Routes {
         self.address();
     }
 
+    /// Whether it is a peer with a mesh.
+    pub(crate) fn lists(&self, peer: Incarnation) -> bool {
+        self.peers.iter().any(|listed| listed.incarnation == peer)
+    }
+
     /// Adds a link, which carries nothing until it is ready.
     pub(crate) fn link(&mut self, link: &Arc<Link>) {
         self.links.insert(link.id, Arc::clone(link));
