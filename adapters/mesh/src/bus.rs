@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::envelope::{self, ADDRESSEES, Envelope};
-use crate::frame::{self, Event, Frame};
+use crate::frame::{self, Event, Frame, Names};
 use crate::interest::Interest;
 use crate::link::{Hearing, Link};
 use crate::routes::{Addressee, Routes, Way};
@@ -125,7 +125,7 @@ impl Shared {
         match frame {
             Frame::Event(event) => {
                 link.received.increment();
-                let Hearing { channel, heard } = hearing;
+                let Hearing { names, heard } = hearing;
                 let heard = heard.get_or_insert_with(|| self.heard_from(link.peer.incarnation));
                 let mut latest = heard.lock();
                 let place = Place { era: link.era, by_fallback: false };
@@ -134,7 +134,7 @@ impl Shared {
                 }
                 *latest = place;
                 self.counts.received.increment();
-                self.hear(&event, channel);
+                self.hear(&event, names);
             }
             Frame::Interest(interest) => {
                 let mut routes = self.routes.write();
@@ -155,18 +155,14 @@ impl Shared {
         }
     }
 
-    fn hear(&self, event: &Event<'_>, last: &mut Option<Channel>) {
-        if !self.fanout.is_wanted(event.channel) {
-            return;
-        }
-        if last.as_ref().is_none_or(|last| last.as_str() != event.channel) {
-            *last = Channel::parse(event.channel).ok();
-        }
-        let checked = last.clone().and_then(|channel| event.checked(channel, self.limit));
-        match checked {
-            Some(checked) => drop(self.fanout.deliver(event.channel, &Arc::new(checked))),
-            None => self.counts.foreign.increment(),
-        }
+    fn hear(&self, event: &Event<'_>, names: &mut Names) {
+        self.fanout.deliver_with(event.channel, || {
+            let checked = event.checked(names, self.limit).map(Arc::new);
+            if checked.is_none() {
+                self.counts.foreign.increment();
+            }
+            checked
+        });
     }
 
     /// An envelope has arrived.
@@ -230,23 +226,25 @@ impl EphemeralBus for MeshBus {
             return Err(EphemeralError::Closed);
         }
         shared.counts.published.increment();
-        let event =
-            EphemeralEvent { channel: channel.clone(), event: event.clone(), payload: payload.clone() };
         let mut bytes = Vec::new();
         let way = shared.routes.read().send(channel, shared.post.is_some(), || {
-            frame::write_event(&event, &mut bytes);
+            let (channel, name) = (channel.as_str(), event.as_str());
+            frame::write_event(&Event { channel, name, payload: payload.as_str() }, &mut bytes);
             &bytes
         });
+        // Often there is nobody here to have it.
+        let whole =
+            || EphemeralEvent { channel: channel.clone(), event: event.clone(), payload: payload.clone() };
         match (way, &shared.post) {
             (Way::Plain, Some(post)) => {
                 shared.counts.fallback_sent.increment();
                 // It has local subscribers hear it, too.
-                return post.bus.publish(channel, &event.event, payload).await;
+                return post.bus.publish(channel, event, payload).await;
             }
-            (Way::Mesh(to), Some(post)) if !to.is_empty() => shared.write_to(post, &to, &event).await,
+            (Way::Mesh(to), Some(post)) if !to.is_empty() => shared.write_to(post, &to, &whole()).await,
             _ => {}
         }
-        shared.fanout.deliver(channel.as_str(), &Arc::new(event));
+        shared.fanout.deliver_with(channel.as_str(), || Some(Arc::new(whole())));
         Ok(())
     }
 

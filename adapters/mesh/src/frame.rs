@@ -3,6 +3,9 @@
 //! Versions meet without trouble: a newer minor version may add kinds, which are skipped, and fields behind those of a body, which are not
 //! read. A new major version has another ALPN, so the two never get here. Nothing that arrives is trusted, peers included.
 
+use std::borrow::Borrow;
+use std::str::FromStr;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -16,6 +19,9 @@ pub(crate) const MAX_BODY: usize = 128 * 1024;
 
 /// A kind, and a length of 4 bytes.
 const HEADER: usize = 5;
+
+/// The longest that the length of a text in a frame is written.
+const LENGTH: usize = 3;
 
 const HELLO: u8 = 1;
 const EVENT: u8 = 2;
@@ -54,11 +60,27 @@ pub(crate) struct Event<'a> {
 
 impl Event<'_> {
     /// The event itself; `None` if it breaks a rule.
-    pub(crate) fn checked(&self, channel: Channel, payload_limit: usize) -> Option<EphemeralEvent> {
+    pub(crate) fn checked(&self, names: &mut Names, payload_limit: usize) -> Option<EphemeralEvent> {
         let payload = Payload::from_raw(serde_json::from_str::<&RawValue>(self.payload).ok()?);
         payload.within(payload_limit).ok()?;
-        Some(EphemeralEvent { channel, event: EventName::parse(self.name).ok()?, payload })
+        let channel = same_or(&mut names.channel, self.channel)?;
+        Some(EphemeralEvent { channel, event: same_or(&mut names.event, self.name)?, payload })
     }
+}
+
+/// The names of the last event. Events come in rows that share them, so that most need not be checked and kept anew.
+#[derive(Default)]
+pub(crate) struct Names {
+    channel: Option<Channel>,
+    event: Option<EventName>,
+}
+
+/// The last name if `text` is the same; else `text` becomes the last one, if it is a name.
+fn same_or<N: Borrow<str> + FromStr + Clone>(last: &mut Option<N>, text: &str) -> Option<N> {
+    if last.as_ref().is_none_or(|last| last.borrow() != text) {
+        *last = text.parse().ok();
+    }
+    last.clone()
 }
 
 /// One frame.
@@ -88,9 +110,10 @@ pub(crate) fn write_hello(hello: &Hello, into: &mut Vec<u8>) {
     write(HELLO, hello, into);
 }
 
-pub(crate) fn write_event(event: &EphemeralEvent, into: &mut Vec<u8>) {
-    let (channel, name) = (event.channel.as_str(), event.event.as_str());
-    write(EVENT, &Event { channel, name, payload: event.payload.as_str() }, into);
+pub(crate) fn write_event(event: &Event<'_>, into: &mut Vec<u8>) {
+    let texts = [event.channel, event.name, event.payload];
+    into.reserve(HEADER + texts.map(|text| text.len() + LENGTH).iter().sum::<usize>());
+    write(EVENT, event, into);
 }
 
 pub(crate) fn write_interest(interest: &Interest, into: &mut Vec<u8>) {
@@ -228,9 +251,14 @@ mod tests {
         }
     }
 
+    fn borrowed(event: &EphemeralEvent) -> Event<'_> {
+        Event { channel: event.channel.as_str(), name: event.event.as_str(), payload: event.payload.as_str() }
+    }
+
     /// What `bytes` say when they come in pieces of `sizes`, in turns.
     fn events(bytes: &[u8], sizes: &[usize]) -> Vec<EphemeralEvent> {
         let (mut reader, mut got, mut rest) = (Reader::default(), Vec::new(), bytes);
+        let mut names = Names::default();
         for size in sizes.iter().cycle() {
             if rest.is_empty() {
                 break;
@@ -239,8 +267,7 @@ mod tests {
             reader
                 .feed(piece, |frame| match frame {
                     Frame::Event(event) => {
-                        let channel = Channel::parse(event.channel).unwrap();
-                        got.push(event.checked(channel, PayloadLimits::default().ephemeral).unwrap());
+                        got.push(event.checked(&mut names, PayloadLimits::default().ephemeral).unwrap());
                     }
                     other => panic!("{other:?}"),
                 })
@@ -256,7 +283,7 @@ mod tests {
         let mut large = event(&"c".repeat(Channel::MAX_BYTES), &format!("\"{}\"", "x".repeat(limit - 2)));
         large.event = EventName::parse(&"e".repeat(EventName::MAX_BYTES)).unwrap();
         let mut bytes = Vec::new();
-        write_event(&large, &mut bytes);
+        write_event(&borrowed(&large), &mut bytes);
         assert!(bytes.len() < MAX_BODY);
         assert_eq!(events(&bytes, &[1200]), [large]);
     }
@@ -266,7 +293,7 @@ mod tests {
         let known = event("room:1", "1");
         let mut bytes = Vec::new();
         write(200, &"something new", &mut bytes);
-        write_event(&known, &mut bytes);
+        write_event(&borrowed(&known), &mut bytes);
         write(EVENT, &("room:1", "typing", "1", "a new field"), &mut bytes);
         assert_eq!(events(&bytes, &[7]), [known.clone(), known]);
     }
@@ -281,11 +308,10 @@ mod tests {
 
     #[test]
     fn what_breaks_the_rules_of_events_is_no_event() {
-        let channel = || Channel::parse("a").unwrap();
         for (name, payload) in
             [("", "1"), ("a\n", "1"), ("a", ""), ("a", "{"), ("a", "1 2"), ("a", "\"123456789\"")]
         {
-            assert_eq!(Event { channel: "a", name, payload }.checked(channel(), 10), None);
+            assert_eq!(Event { channel: "a", name, payload }.checked(&mut Names::default(), 10), None);
         }
     }
 
@@ -298,7 +324,7 @@ mod tests {
             let sent: Vec<_> = payloads.iter().map(|text| event("room:1", &format!("\"{text}\""))).collect();
             let mut bytes = Vec::new();
             for event in &sent {
-                write_event(event, &mut bytes);
+                write_event(&borrowed(event), &mut bytes);
             }
             prop_assert_eq!(events(&bytes, &sizes), sent);
         }
@@ -329,7 +355,7 @@ mod tests {
             );
             let interest = Interest { version: 9, add: vec![Channel::parse("a").unwrap()], remove: Vec::new() };
             write_interest(&interest, &mut bytes);
-            write_event(&event("room:1", "{\"a\":[1,2]}"), &mut bytes);
+            write_event(&borrowed(&event("room:1", "{\"a\":[1,2]}")), &mut bytes);
             write_seen(77, &mut bytes);
             write_arrived(7777, &mut bytes);
             let at = at.index(bytes.len());
@@ -337,7 +363,7 @@ mod tests {
             let _ = read_hello(&bytes);
             let _ = Reader::default().feed(&bytes, |frame| {
                 if let Frame::Event(event) = frame {
-                    let _ = event.checked(Channel::parse("a").unwrap(), 100);
+                    let _ = event.checked(&mut Names::default(), 100);
                 }
             });
         }

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use quinn::{Connection, RecvStream, SendStream};
 use switchboard_core::stats::Counter;
-use switchboard_core::types::{Channel, Identity};
+use switchboard_core::types::Identity;
 use tokio::task::coop::consume_budget;
 use tokio::time::interval;
 use tracing::{debug, info};
 
 use crate::bus::{Heard, Shared};
-use crate::frame::{Frame, Hello, Reader};
+use crate::frame::{Frame, Hello, Names, Reader};
 use crate::handshake::{Candidate, close, told};
 use crate::links::{CloseReason, LinkId};
 use crate::outbox::Outbox;
@@ -172,8 +172,7 @@ async fn watch(link: &Link) {
 /// What a reader remembers from one event to the next.
 #[derive(Default)]
 pub(crate) struct Hearing {
-    /// Events come in rows for one channel.
-    pub(crate) channel: Option<Channel>,
+    pub(crate) names: Names,
     /// Of the peer, over whichever way; asked for once.
     pub(crate) heard: Option<Heard>,
 }

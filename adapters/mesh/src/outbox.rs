@@ -73,6 +73,8 @@ impl Outbox {
     /// Queues the frame of one event.
     pub(crate) fn push(&self, frame: &[u8]) {
         let mut waiting = self.waiting.lock();
+        // Otherwise the writer was told before, and has not taken anything since.
+        let news = waiting.chunks.is_empty();
         let room = |chunk: &&mut Chunk| chunk.bytes.len() + frame.len() <= CHUNK;
         if let Some(chunk) = waiting.chunks.back_mut().filter(room) {
             chunk.bytes.extend_from_slice(frame);
@@ -83,7 +85,9 @@ impl Outbox {
         waiting.bytes += frame.len();
         while waiting.bytes > QUEUE && self.drop_oldest(&mut waiting) {}
         drop(waiting);
-        self.filled.notify_one();
+        if news {
+            self.filled.notify_one();
+        }
     }
 
     /// Queues a change of interest; `version` is the state that it leads to.

@@ -12,12 +12,12 @@ use switchboard_core::node::{Node, NodeConfig, OnEviction};
 use switchboard_core::ports::{EphemeralBus, EphemeralItem, EphemeralStream, Registration, Registry};
 use switchboard_core::stats::StatsRegistry;
 use switchboard_core::timing::Timing;
-use switchboard_core::types::{Channel, Endpoint, EphemeralEvent, EventName, NodeId, Payload, Stats};
+use switchboard_core::types::{Channel, Endpoint, EventName, NodeId, Payload, Stats};
 use switchboard_memory::MemoryCluster;
 use switchboard_testkit::{LONG, eventually};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::frame::{self, Frame, Interest, MAX_BODY, Reader};
+use crate::frame::{self, Event, Frame, Interest, MAX_BODY, Reader};
 use crate::handshake::{self, Candidate};
 use crate::links::{CloseReason, Rank};
 use crate::members::{META_KEY, View};
@@ -133,11 +133,8 @@ fn rubbish(round: usize) -> Vec<u8> {
         2 => bytes.extend([2, 0, 0, 0, 255]),
         // One wrong bit in what is right otherwise.
         _ => {
-            let event = EphemeralEvent {
-                channel: room(),
-                event: EventName::parse("said").unwrap(),
-                payload: Payload::parse("\"the rogue\"").unwrap(),
-            };
+            let room = room();
+            let event = Event { channel: room.as_str(), name: "said", payload: "\"the rogue\"" };
             (0..20).for_each(|_| frame::write_event(&event, &mut bytes));
             let at = rand::random_range(0..bytes.len());
             bytes[at] ^= 1 << rand::random_range(0..8);

@@ -84,7 +84,10 @@ impl<T> Mailbox<T> {
         if inner.closed {
             return Poll::Ready(None);
         }
-        inner.reader = Some(context.waker().clone());
+        match &mut inner.reader {
+            Some(reader) => reader.clone_from(context.waker()),
+            None => inner.reader = Some(context.waker().clone()),
+        }
         Poll::Pending
     }
 }

@@ -61,10 +61,17 @@ impl<T: Clone> Fanout<T> {
 
     /// Hands `item` to every subscriber of `channel`; answers how many there are.
     pub fn deliver(&self, channel: &str, item: &T) -> usize {
+        self.deliver_with(channel, || Some(item.clone()))
+    }
+
+    /// The same of an item that is made only if somebody listens, and may turn out to be none. Making it must be quick: who subscribes
+    /// waits for that.
+    pub fn deliver_with(&self, channel: &str, item: impl FnOnce() -> Option<T>) -> usize {
         let channels = self.0.channels.read();
         let Some(subscribers) = channels.as_ref().and_then(|channels| channels.get(channel)) else {
             return 0;
         };
+        let Some(item) = item() else { return 0 };
         for mailbox in subscribers {
             self.0.dropped.add(mailbox.push(item.clone()));
         }
@@ -140,6 +147,20 @@ mod tests {
         let got: Vec<_> = std::iter::from_fn(|| slow.next().now_or_never().flatten()).collect();
         assert_eq!(got, [Delivery::Dropped(3), Delivery::Item(4), Delivery::Item(5)]);
         assert_eq!(fanout.dropped().get(), 3);
+    }
+
+    #[test]
+    fn an_item_is_made_once_and_only_if_somebody_listens() {
+        let fanout = Fanout::new(2);
+        assert_eq!(fanout.deliver_with("a", || unreachable!("nobody listens")), 0);
+        let [mut one, mut two] = [(); 2].map(|()| fanout.subscribe(&channel("a")));
+        let mut made = 0..;
+        assert_eq!(fanout.deliver_with("a", || made.next()), 2);
+        for subscriber in [&mut one, &mut two] {
+            assert_eq!(subscriber.next().now_or_never(), Some(Some(Delivery::Item(0))));
+        }
+        assert_eq!(fanout.deliver_with("a", || None), 0);
+        assert_eq!(one.next().now_or_never(), None);
     }
 
     #[test]
