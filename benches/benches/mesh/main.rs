@@ -84,13 +84,23 @@ enum Role {
     Subscriber,
 }
 
+/// As the server has.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() {
     let args = Args::parse();
     let runtime = Runtime::new().expect("there are threads");
-    match args.role {
-        Some(Role::Publisher) => return runtime.block_on(publisher::run(args.way, &args.url, args.number)),
-        Some(Role::Subscriber) => return runtime.block_on(subscriber::run(args.way, &args.url, args.number)),
-        None => {}
+    if let Some(role) = args.role {
+        // In a task, as what serves a request is.
+        let task = runtime.spawn(async move {
+            match role {
+                Role::Publisher => publisher::run(args.way, &args.url, args.number).await,
+                Role::Subscriber => subscriber::run(args.way, &args.url, args.number).await,
+            }
+        });
+        return runtime.block_on(task).expect("ends by itself");
     }
     let postgres = runtime.block_on(PrivatePostgres::start(Options::default())).expect("starts");
     let mut teams = vec![Team::gather(Way::Mesh, None, postgres.url(), args.peers)];

@@ -19,7 +19,7 @@ pub(crate) const CONFIRMED: &str = "confirmed";
 const NOBODYS: &str = "room:2";
 
 /// One event in so many is confirmed, and with it those before.
-pub(crate) const CONFIRM: u64 = 64;
+pub(crate) const CONFIRM: u64 = 256;
 /// Longest wait for what is still on its way.
 const PATIENCE: Duration = Duration::from_secs(2);
 
