@@ -73,7 +73,7 @@ impl Outbox {
     /// Queues the frame of one event.
     pub(crate) fn push(&self, frame: &[u8]) {
         let mut waiting = self.waiting.lock();
-        // Otherwise the writer was told before, and has not taken anything since.
+        // Otherwise the writer was told before, and looks again before it waits.
         let news = waiting.chunks.is_empty();
         let room = |chunk: &&mut Chunk| chunk.bytes.len() + frame.len() <= CHUNK;
         if let Some(chunk) = waiting.chunks.back_mut().filter(room) {

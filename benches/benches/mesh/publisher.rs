@@ -18,7 +18,7 @@ pub(crate) const EVENTS: &str = "room:1";
 pub(crate) const CONFIRMED: &str = "confirmed";
 const NOBODYS: &str = "room:2";
 
-/// One event in so many is confirmed, and with it those before.
+/// One event in so many is confirmed, and with it those before. Few, because it is not confirmations that are measured.
 pub(crate) const CONFIRM: u64 = 256;
 /// Longest wait for what is still on its way.
 const PATIENCE: Duration = Duration::from_secs(2);
