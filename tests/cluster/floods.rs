@@ -17,8 +17,8 @@ use crate::mesh::{Ear, linked, say, start, stats};
 use crate::node::{Cluster, Node};
 
 const HANDSHAKES: usize = 10_000;
-/// What a node may grow by meanwhile. Keeping them all would take many times that.
-const GROWTH: u64 = 40 * 1024 * 1024;
+/// What a node may grow by meanwhile. Keeping them all for the time that QUIC remembers a refused one would take many times that.
+const GROWTH: u64 = 16 * 1024 * 1024;
 
 /// Makes the first packets of genuine handshakes: a dialler that sends them into a trap.
 struct Diallers {

@@ -222,11 +222,20 @@ impl Driver {
         self.dials.insert(link, (task, peer));
     }
 
+    /// How many take up room of this node that it does not know, those included that it has refused: QUIC keeps the state of a
+    /// connection for a few round trips after its end, longer than it takes to refuse it.
+    fn strangers(&self) -> usize {
+        let known = self.links.len() + self.candidates.len() + self.dials.len();
+        // Those whose task has not begun yet have no connection.
+        self.sockets.connections().saturating_sub(known).max(self.strangers.len())
+    }
+
     fn receive(&mut self, incoming: Incoming) {
-        if self.strangers.len() >= STRANGERS_MAX {
+        let strangers = self.strangers();
+        if strangers >= STRANGERS_MAX {
             return incoming.ignore();
         }
-        if self.strangers.len() >= STRANGERS && !incoming.remote_address_validated() {
+        if strangers >= STRANGERS && !incoming.remote_address_validated() {
             // It may not be where it says; nothing is kept of it until it has answered.
             let _ = incoming.retry();
             return;

@@ -99,6 +99,11 @@ impl Sockets {
         self.main.accept().await
     }
 
+    /// How many connections take up memory: those that are closed until their peers must have heard of it, too.
+    pub(crate) fn connections(&self) -> usize {
+        std::iter::once(&self.main).chain(&self.other).map(Endpoint::open_connections).sum()
+    }
+
     /// Closes every connection and lets the farewells leave.
     pub(crate) async fn close(&self, code: u32, reason: &str) {
         for socket in std::iter::once(&self.main).chain(&self.other) {
