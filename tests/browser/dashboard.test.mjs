@@ -146,13 +146,13 @@ test("b010 a heartbeat is as old as PostgreSQL says, whatever the clocks and zon
 test("whatever a node tells is shown as it is", async () => {
   const stats = {
     quarks_bytes: 2048, unheard_of: "<b>bold</b>", spin_ratio: 0.25, delay_us: 1500, list: [1, "two"], nothing: null, yes: true,
-    nested: { deeper: { deepest_ms: 7 } }, link: "https://example.org/x", "__proto__x": 1, script: "javascript:alert(1)",
+    nested: { deeper: { deepest_ms: 7 } }, link: "https://example.org/x", "__proto__x": 1, cpu: 12.34, huge: -1e300, script: "javascript:alert(1)",
   };
   const row = `'odd', 'h:1', now() + interval '1 hour', '${JSON.stringify(stats)}'`;
   await outside({ sql: `INSERT INTO {schema}.node_registry (node_id, endpoint, heartbeat, stats) VALUES (${row})` });
   await becomes("odd", "healthy");
   const value = (key) => card("odd").locator(".field", { has: page.locator("dt", { hasText: new RegExp(`^${key}$`) }) }).locator(".value");
-  const expected = { quarks_bytes: "2 KiB", unheard_of: "<b>bold</b>", spin_ratio: "25 %", delay_us: "1.5 ms", list: "1, two", nothing: "null", yes: "true", script: "javascript:alert(1)" };
+  const expected = { quarks_bytes: "2 KiB", unheard_of: "<b>bold</b>", spin_ratio: "25 %", delay_us: "1.5 ms", list: "1, two", nothing: "null", yes: "true", cpu: "12.3 %", huge: "-1.00e+300", script: "javascript:alert(1)" };
   for (const [key, text] of Object.entries(expected)) assert.equal(await value(key).textContent(), text);
   assert.deepEqual(await card("odd").locator("a").evaluateAll((all) => all.map(({ href }) => href)), ["https://example.org/x"]);
   await card("odd").locator("summary", { hasText: "nested" }).press("Enter");

@@ -26,7 +26,7 @@ impl Terminal {
     /// `script` (of util-linux) makes the terminal; the shell in it says at the end how `top` ended and whether the terminal is as before.
     fn open(node: &Node) -> Self {
         let inside = format!(
-            "stty rows 30 cols 160; before=$(stty -g); '{}' top --interval 100ms; code=$?; \
+            "stty rows 30 cols 160; before=$(stty -g); sh -c 'echo pid=$$.; exec {} top --interval 100ms'; code=$?; \
              [ \"$before\" = \"$(stty -g)\" ] && echo restored; echo ended with $code",
             binary().display()
         );
@@ -63,6 +63,13 @@ impl Terminal {
         self.keyboard.flush().await.unwrap();
     }
 
+    /// Ends it from elsewhere.
+    async fn terminate(&self) {
+        let shown = self.shown();
+        let pid = shown.split("pid=").nth(1).and_then(|rest| rest.split('.').next()).unwrap();
+        assert!(Command::new("kill").args(["-TERM", pid]).status().await.unwrap().success());
+    }
+
     async fn is_given_back(&mut self) {
         self.shows("restored").await;
         self.shows("ended with 0").await;
@@ -91,6 +98,10 @@ async fn top_shows_the_cluster_and_a_node_that_goes_away_and_gives_the_terminal_
         terminal.press(quit).await;
         terminal.is_given_back().await;
     }
+    let mut terminal = Terminal::open(&a);
+    terminal.shows("2 nodes").await;
+    terminal.terminate().await;
+    terminal.is_given_back().await;
     let mut terminal = Terminal::open(&a);
     terminal.shows("2 nodes").await;
     b.process.kill().await;

@@ -155,11 +155,33 @@ async fn a_collector_that_is_not_there_holds_up_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sampler_that_is_misspelt_stops_the_start_with_its_name() {
+async fn an_event_that_is_published_again_with_its_key_is_told_once() {
     let cluster = Cluster::new().await;
-    let mut command = cluster.command("a");
-    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1").env("OTEL_TRACES_SAMPLER", "sometimes");
-    let mut node = switchboard_testkit::process::Process::start("a", command);
-    assert_ne!(node.wait(LONG).await.code(), Some(0));
-    assert!(node.output().contains("OTEL_TRACES_SAMPLER"), "{}", node.output());
+    let collector = Collector::start().await;
+    let mut node = start(&cluster, "a", &collector).await;
+    node.sees(1).await;
+    let url = format!("{}/api/channels/room:1/events", node.url);
+    for _ in 0..3 {
+        let request = http_client().post(&url).bearer_auth(TOKEN).header("idempotency-key", "order-7");
+        let answer = request.json(&json!({"event": "message", "payload": 7})).send().await.unwrap();
+        assert!(answer.status().is_success(), "{answer:?}");
+    }
+    assert!(node.process.terminate().await.success(), "{}", node.process.output());
+    assert_eq!(collector.spans("publish").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_variable_that_the_exporter_would_ignore_stops_the_start_with_its_name() {
+    let cluster = Cluster::new().await;
+    for (name, value) in [
+        ("OTEL_TRACES_SAMPLER", "sometimes"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector"),
+    ] {
+        let mut command = cluster.command("a");
+        command.env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1").env(name, value);
+        let mut node = switchboard_testkit::process::Process::start("a", command);
+        assert_eq!(node.wait(LONG).await.code(), Some(2), "{}", node.output());
+        assert!(node.output().contains(&format!("{name} is {value:?}: must")), "{}", node.output());
+    }
 }

@@ -4,7 +4,7 @@
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 
 use crate::state::Gateway;
@@ -18,10 +18,15 @@ pub(crate) const SVG: &str = "image/svg+xml";
 /// Where a file is, what it is, and what is in it.
 pub(crate) type File = (&'static str, &'static str, &'static str);
 
-/// These files, under a Content-Security-Policy.
+/// These files, under a Content-Security-Policy. A page is found with a slash behind it, too.
 pub(crate) fn routes<const N: usize>(files: [File; N], policy: &'static str) -> Router<Gateway> {
     files.into_iter().fold(Router::new(), |router, (path, kind, text)| {
-        router.route(path, get(async move || file(kind, text, policy)))
+        let router = router.route(path, get(async move || file(kind, text, policy)));
+        if kind == HTML {
+            router.route(&format!("{path}/"), get(async move || Redirect::permanent(path)))
+        } else {
+            router
+        }
     })
 }
 

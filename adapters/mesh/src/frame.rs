@@ -6,6 +6,7 @@
 use std::borrow::Borrow;
 use std::str::FromStr;
 
+use postcard::ser_flavors::Flavor;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -131,30 +132,34 @@ pub(crate) fn write_arrived(events: u64, into: &mut Vec<u8>) {
 fn write(kind: u8, body: &impl Serialize, into: &mut Vec<u8>) {
     let start = into.len();
     into.extend([kind, 0, 0, 0, 0]);
-    let mut written = std::mem::take(into);
     // Writing plain data to memory cannot fail.
-    match postcard::to_extend(body, Tail(&mut written)) {
-        Ok(_) => {
-            let length = u32::try_from(written.len() - start - HEADER).unwrap_or(u32::MAX);
-            written[start + 1..start + HEADER].copy_from_slice(&length.to_le_bytes());
+    match postcard::serialize_with_flavor(body, Tail(into)) {
+        Ok(()) => {
+            let length = u32::try_from(into.len() - start - HEADER).unwrap_or(u32::MAX);
+            into[start + 1..start + HEADER].copy_from_slice(&length.to_le_bytes());
         }
-        Err(_) => written.truncate(start),
+        Err(_) => into.truncate(start),
     }
-    *into = written;
 }
 
-/// Lets postcard append to a vector without taking it.
+/// Lets postcard append to a vector without taking it, texts as a whole.
 struct Tail<'a>(&'a mut Vec<u8>);
 
-impl Extend<u8> for Tail<'_> {
-    fn extend<T: IntoIterator<Item = u8>>(&mut self, bytes: T) {
-        self.0.extend(bytes);
-    }
-}
+impl Flavor for Tail<'_> {
+    type Output = ();
 
-impl<'a> Extend<&'a u8> for Tail<'_> {
-    fn extend<T: IntoIterator<Item = &'a u8>>(&mut self, bytes: T) {
-        self.0.extend(bytes);
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
     }
 }
 

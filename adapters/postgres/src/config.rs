@@ -44,9 +44,9 @@ impl PostgresConfig {
         }
     }
 
-    /// Most connections a node holds. For a while it may have one more: when it starts or opens a LISTEN session anew, and as
-    /// long as events wait for a channel that some open transaction has locked.
+    /// Most connections a node holds. The last of them it has for a while only: when it starts or opens a LISTEN session anew, and
+    /// as long as events wait for a channel that some open transaction has locked.
     pub fn max_connections(&self) -> u32 {
-        Self::DEDICATED_CONNECTIONS + self.pool_size.max(1)
+        Self::DEDICATED_CONNECTIONS + self.pool_size.max(1) + 1
     }
 }

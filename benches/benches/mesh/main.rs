@@ -19,6 +19,7 @@ mod bus;
 mod figures;
 mod nats;
 mod node;
+mod payload;
 #[path = "../sockets/process.rs"]
 #[allow(dead_code, reason = "memory is asked for elsewhere")]
 mod process;

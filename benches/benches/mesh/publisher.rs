@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::bus::{Bus, Way, channel};
-use super::udp;
+use super::{payload, udp};
 
 pub(crate) const EVENTS: &str = "room:1";
 pub(crate) const CONFIRMED: &str = "confirmed";
@@ -23,16 +23,10 @@ pub(crate) const CONFIRM: u64 = 256;
 /// Longest wait for what is still on its way.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Time that all processes share.
-pub(crate) fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later")
-}
-
-/// 60 bytes that say when they were sent, and in which place.
-fn payload(count: u64) -> String {
-    let payload = format!(r#"{{"at":"{:020}","n":"{count:024}"}}"#, now().as_nanos());
-    debug_assert_eq!(payload.len(), 60);
-    payload
+/// Time since an epoch that all processes share, in nanoseconds.
+pub(crate) fn now() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later");
+    u64::try_from(time.as_nanos()).expect("it is not 2554")
 }
 
 /// Until its standard input ends. Each line there is something to do, and answered with one of figures.
@@ -74,17 +68,16 @@ impl Publisher {
     /// Answers how many events, and how many nanoseconds until all were confirmed.
     async fn saturate(&mut self, under_way: u64, length: Duration) {
         let (room, began, first) = (channel(EVENTS), Instant::now(), self.count);
-        while began.elapsed() < length || !self.count.is_multiple_of(CONFIRM) {
-            if timeout(PATIENCE, self.confirmed.reaches((self.count + 1).saturating_sub(under_way)))
-                .await
-                .is_err()
+        while !self.count.is_multiple_of(CONFIRM) || began.elapsed() < length {
+            let needed = (self.count + 1).saturating_sub(under_way);
+            if !self.confirmed.has(needed) && timeout(PATIENCE, self.confirmed.reaches(needed)).await.is_err()
             {
                 // Events were lost; who counts what arrived will see.
                 self.count = self.count.next_multiple_of(CONFIRM);
                 break;
             }
             self.count += 1;
-            self.bus.publish(&room, payload(self.count)).await;
+            self.bus.publish(&room, payload::write(0, self.count)).await;
         }
         let _ = timeout(PATIENCE, self.confirmed.reaches(self.count)).await;
         println!("{} {}", self.count - first, began.elapsed().as_nanos());
@@ -101,7 +94,7 @@ impl Publisher {
                 tokio::task::block_in_place(|| thread::sleep(left));
             }
             self.count += 1;
-            self.bus.publish(&room, payload(self.count)).await;
+            self.bus.publish(&room, payload::write(now(), self.count)).await;
             due += pause;
         }
         let _ = timeout(PATIENCE, self.confirmed.reaches(self.count)).await;
@@ -115,7 +108,7 @@ impl Publisher {
         for _ in 0..bursts {
             let before = udp::datagrams();
             for count in 0..events {
-                self.bus.publish(&room, payload(count)).await;
+                self.bus.publish(&room, payload::write(0, count)).await;
             }
             // Long enough for what waits to leave.
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -149,9 +142,13 @@ impl Confirmed {
         confirmed
     }
 
+    fn has(&self, count: u64) -> bool {
+        self.each.iter().all(|each| each.load(Ordering::Acquire) >= count)
+    }
+
     /// Waits until all have confirmed so many.
     async fn reaches(&self, count: u64) {
-        while self.each.iter().any(|each| each.load(Ordering::Acquire) < count) {
+        while !self.has(count) {
             self.news.notified().await;
         }
     }

@@ -5,7 +5,7 @@
 use anyhow::Context;
 use futures::StreamExt;
 use switchboard_example_embed::{Shop, Told};
-use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+use tokio::sync::mpsc;
 
 #[tokio::main]
 #[allow(clippy::print_stdout, reason = "it talks to the person at the terminal")]
@@ -15,14 +15,14 @@ async fn main() -> anyhow::Result<()> {
     let database = std::env::var("DATABASE_URL").context("DATABASE_URL is not set")?;
     let shop = Shop::open(&database, &name, &endpoint).await?;
     println!("open: {}", shop.instances().join(", "));
-    let (mut told, mut lines) = (shop.watch().await?, BufReader::new(stdin()).lines());
+    let (mut told, mut lines) = (shop.watch().await?, typed());
     let outcome = loop {
         tokio::select! {
             Some(told) = told.next() => match told {
                 Told::Order(item) => println!("ordered: {item}"),
                 Told::ReadAgain => println!("orders may be missing above"),
             },
-            line = lines.next_line() => match line? {
+            line = lines.recv() => match line {
                 Some(item) => println!("taken: {item} at {}", shop.order(&item).await?),
                 None => break Ok(()),
             },
@@ -32,4 +32,13 @@ async fn main() -> anyhow::Result<()> {
     };
     shop.close().await;
     outcome
+}
+
+/// On a thread of its own: what waits for a line cannot be stopped, and one of Tokio's would keep the process from ending.
+fn typed() -> mpsc::UnboundedReceiver<String> {
+    let (lines, typed) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        std::io::stdin().lines().map_while(Result::ok).try_for_each(|line| lines.send(line))
+    });
+    typed
 }

@@ -2,6 +2,7 @@
 
 const UNITS = {
   bytes,
+  cpu: (n) => `${decimal(n)} %`, // of one core
   ms: (n) => time(n * 1e-3),
   us: (n) => time(n * 1e-6),
   ns: (n) => time(n * 1e-9),
@@ -22,9 +23,10 @@ export function format(key, number) {
 
 export const perSecond = (key, number) => `${format(key, number)}/s`;
 
-// Three digits that count; whole numbers up to a million in full.
+// Three digits that count; whole numbers up to a million in full. What nobody could read in full is in scientific notation.
 export function decimal(number) {
   const size = Math.abs(number);
+  if (size >= 1e15 || (size > 0 && size < 1e-6)) return number.toExponential(2);
   if (size >= 1e6) return grouped(number, { notation: "compact", maximumSignificantDigits: 3 });
   if (Number.isInteger(number) || size >= 100) return grouped(number, { maximumFractionDigits: 0 });
   return grouped(number, { maximumSignificantDigits: size < 1 ? 2 : 3 });
@@ -49,7 +51,7 @@ export function time(seconds) {
   const words = parts.slice(first, first + 2).map(([name, length]) => {
     const count = Math.floor(rest / length);
     rest -= count * length;
-    return `${count} ${name}`;
+    return `${count < 1e6 ? count : decimal(count)} ${name}`;
   });
   return (seconds < 0 ? "-" : "") + words.join(" ");
 }

@@ -107,7 +107,7 @@ impl Watcher {
 #[tokio::test]
 async fn the_page_runs_its_own_scripts_alone_and_is_framed_by_nobody() {
     let server = Server::start(config()).await;
-    for path in FILES {
+    for path in FILES.iter().chain(&["/admin/"]) {
         let response = server.client.get(format!("{}{path}", server.url)).send().await.unwrap();
         assert_eq!(response.status(), 200, "{path}");
         let headers = response.headers();

@@ -18,6 +18,8 @@ mod node_id;
 mod retention;
 mod setting;
 mod sockets;
+#[cfg(feature = "otlp")]
+mod traces;
 mod typos;
 
 use clap::Args;
@@ -40,6 +42,8 @@ pub(crate) use mesh::{MESH_ADDR, MeshArgs, MeshSettings};
 use metrics::{MetricsArgs, MetricsConfig};
 pub(crate) use setting::{ConfigError, Setting};
 use sockets::SocketArgs;
+#[cfg(feature = "otlp")]
+pub(crate) use traces::TraceConfig;
 
 /// What `serve` is given.
 #[derive(Args)]
@@ -82,6 +86,9 @@ pub(crate) struct ServeConfig {
     pub(crate) metrics: MetricsConfig,
     pub(crate) auth: AuthConfig,
     pub(crate) sockets: SocketConfig,
+    /// `None` if they are not switched on.
+    #[cfg(feature = "otlp")]
+    pub(crate) traces: Option<TraceConfig>,
     pub(crate) exit_with_stdin: bool,
     pub(crate) dev_open_access: bool,
 }
@@ -97,6 +104,8 @@ impl ServeArgs {
             metrics: self.metrics.resolve()?,
             auth: self.auth.resolve()?,
             sockets: self.sockets.resolve(cluster.drain_timeout)?,
+            #[cfg(feature = "otlp")]
+            traces: TraceConfig::resolve(std::env::var_os)?,
             database,
             cluster,
             exit_with_stdin: self.exit_with_stdin,

@@ -1,4 +1,4 @@
-//! One setting: a variable that is also a flag, and the one message for a wrong value of it.
+//! One setting: a variable that is nearly always a flag, too, and the one message for a wrong value of it.
 //!
 //! Invariant: a value that is set is used or refused. Empty, not UTF-8 or misspelt never means "default".
 
@@ -7,11 +7,11 @@ use std::fmt;
 
 use switchboard_core::types::Invalid;
 
-/// The two names of a setting.
+/// The names of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Setting {
     variable: &'static str,
-    flag: &'static str,
+    flag: Option<&'static str>,
 }
 
 /// Why the configuration cannot be used. The message fits one line and names the setting, its value and what is allowed;
@@ -25,7 +25,18 @@ pub(crate) struct ConfigError {
 
 impl Setting {
     pub(crate) const fn new(variable: &'static str, flag: &'static str) -> Self {
-        Self { variable, flag }
+        Self { variable, flag: Some(flag) }
+    }
+
+    /// One that is no flag.
+    #[cfg(feature = "otlp")]
+    pub(crate) const fn variable(variable: &'static str) -> Self {
+        Self { variable, flag: None }
+    }
+
+    #[cfg(feature = "otlp")]
+    pub(crate) fn name(self) -> &'static str {
+        self.variable
     }
 
     /// Checks a value that may be shown.
@@ -70,7 +81,8 @@ impl Setting {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.variable, self.flag)
+        f.write_str(self.variable)?;
+        self.flag.map_or(Ok(()), |flag| write!(f, " ({flag})"))
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) async fn run(config: ServeConfig, stop: &Stop) -> anyhow::Result<Exit
     let stats = StatsRegistry::default();
     let health = HealthRegistry::default();
     let _measuring = telemetry::watch_process(&stats);
-    let traces = Traces::start(&config.cluster.node_id)?;
+    let traces = Traces::start(&config)?;
     let http = Http::start(&config, &stats).await?;
 
     let (postgres, node, transport, presence) = tokio::select! {
@@ -166,6 +166,9 @@ fn explain(end: NodeEnd) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
         NodeEnd::Refused(error) => Err(anyhow!("cannot join the cluster: {error}")),
+        NodeEnd::Broken => Err(anyhow!(
+            "the task that renews has ended without a word, which is a bug (a panic is reported above); exiting, so that a supervisor can start afresh"
+        )),
     }
 }
 

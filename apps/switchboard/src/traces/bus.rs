@@ -28,10 +28,7 @@ impl Traced {
     ) -> Result<Position, DurableError> {
         let began = SystemTime::now();
         let published = publish.await;
-        match &published {
-            Ok(position) => self.tracer.published(channel, event, *position, began),
-            Err(error) => self.tracer.failed(channel, event, began, error.to_string()),
-        }
+        self.tracer.published(channel, event, began, &published);
         published
     }
 }

@@ -30,8 +30,9 @@ mod without {
     use std::time::Duration;
 
     use switchboard_core::ports::DurableBus;
-    use switchboard_core::types::NodeId;
     use tracing::warn;
+
+    use crate::config::ServeConfig;
 
     pub(crate) struct Traces;
 
@@ -42,7 +43,7 @@ mod without {
         reason = "what the build with traces needs, this one can do without"
     )]
     impl Traces {
-        pub(crate) fn start(_node_id: &NodeId) -> anyhow::Result<Self> {
+        pub(crate) fn start(_config: &ServeConfig) -> anyhow::Result<Self> {
             for name in ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] {
                 if std::env::var_os(name).is_some() {
                     warn!("{name} has no effect: this build has no traces (feature otlp)");

@@ -14,47 +14,40 @@ use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanEvents, SpanLinks, SpanProcessor};
 use parking_lot::Mutex;
-use switchboard_core::ports::DurableBus;
-use switchboard_core::types::{Channel, DurableEvent, EventName, NodeId, Position};
+use switchboard_core::ports::{DurableBus, DurableError};
+use switchboard_core::types::{Channel, DurableEvent, EventName, Position};
 
 use super::bus::Traced;
 use super::exporter::Reporting;
 use super::names;
 use super::sampler::Sampler;
+use crate::config::{ServeConfig, TraceConfig};
 
-/// Any of these switches traces on.
-const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-
-/// Events whose delivery is remembered, so that it is told once.
+/// Events whose publishing and delivery are remembered, so that each is told once.
 const REMEMBERED: usize = 4096;
 
 /// The traces of a node, if they are switched on.
 pub(crate) struct Traces(Option<Arc<Tracer>>);
 
 impl Traces {
-    /// Reads the environment. An exporter that cannot be set up is an error; a collector that is not there is none.
-    pub(crate) fn start(node_id: &NodeId) -> anyhow::Result<Self> {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        if ENDPOINTS.iter().all(|name| variable(name).is_none()) {
-            return Ok(Self(None));
-        }
-        let sampler = Sampler::parse(
-            variable("OTEL_TRACES_SAMPLER").as_deref(),
-            variable("OTEL_TRACES_SAMPLER_ARG").as_deref(),
-        )?;
+    /// An exporter that cannot be set up is an error; a collector that is not there is none.
+    pub(crate) fn start(config: &ServeConfig) -> anyhow::Result<Self> {
+        let Some(TraceConfig { ratio }) = config.traces else { return Ok(Self(None)) };
+        let node_id = config.cluster.node_id.to_string();
         let exporter = SpanExporter::builder()
             .with_http()
             .build()
             .context("cannot export traces (OTEL_EXPORTER_OTLP_…)")?;
-        let mut resource =
-            Resource::builder().with_attribute(KeyValue::new("service.instance.id", node_id.to_string()));
-        if variable("OTEL_SERVICE_NAME").is_none() {
+        let mut resource = Resource::builder().with_attribute(KeyValue::new("service.instance.id", node_id));
+        if std::env::var_os("OTEL_SERVICE_NAME").is_none_or(|name| name.is_empty()) {
             resource = resource.with_service_name("switchboard");
         }
         let mut queue = BatchSpanProcessor::builder(Reporting::new(exporter)).build();
         queue.set_resource(&resource.build());
         tracing::info!("sending traces");
-        Ok(Self(Some(Arc::new(Tracer { queue, sampler, delivered: Mutex::default() }))))
+        let sampler = Sampler::new(ratio);
+        let (published, delivered) = Default::default();
+        Ok(Self(Some(Arc::new(Tracer { queue, sampler, published, delivered }))))
     }
 
     /// The same bus, whose events leave traces.
@@ -77,10 +70,11 @@ impl Traces {
 pub(super) struct Tracer {
     queue: BatchSpanProcessor,
     sampler: Sampler,
+    published: Mutex<Recent>,
     delivered: Mutex<Recent>,
 }
 
-/// The last events that were delivered.
+/// The last events that were published, or delivered.
 #[derive(Default)]
 struct Recent {
     known: HashSet<TraceId>,
@@ -88,43 +82,26 @@ struct Recent {
 }
 
 impl Tracer {
-    /// An event was published, which began at `began`.
+    /// An event was published, or not; it began at `began`. One that could not be has no position, so its trace has a name of its own.
     pub(super) fn published(
         &self,
         channel: &Channel,
         event: &EventName,
-        position: Position,
         began: SystemTime,
+        outcome: &Result<Position, DurableError>,
     ) {
-        let (trace, span) = names::of_event(channel, position);
-        if self.sampler.keeps(trace) {
-            let attributes = attributes("publish", channel, event, Some(position));
-            self.record(
-                "publish",
-                SpanKind::Producer,
-                (trace, span, SpanId::INVALID),
-                began,
-                attributes,
-                Status::Unset,
-            );
+        let position = outcome.as_ref().ok().copied();
+        let (trace, span) = position.map_or_else(
+            || (TraceId::from_bytes(rand::random()), SpanId::from_bytes(rand::random())),
+            |position| names::of_event(channel, position),
+        );
+        // The same key gives the same position.
+        if !self.sampler.keeps(trace) || !self.published.lock().is_new(trace) {
+            return;
         }
-    }
-
-    /// An event could not be published. It has no position, so its trace has a name of its own.
-    pub(super) fn failed(&self, channel: &Channel, event: &EventName, began: SystemTime, error: String) {
-        let (trace, span) = (TraceId::from_bytes(rand::random()), SpanId::from_bytes(rand::random()));
-        if self.sampler.keeps(trace) {
-            let attributes = attributes("publish", channel, event, None);
-            let status = Status::Error { description: Cow::Owned(error) };
-            self.record(
-                "publish",
-                SpanKind::Producer,
-                (trace, span, SpanId::INVALID),
-                began,
-                attributes,
-                status,
-            );
-        }
+        let status = outcome.as_ref().err().map_or(Status::Unset, |error| Status::error(error.to_string()));
+        let attributes = attributes("publish", channel, event, position);
+        self.record("publish", SpanKind::Producer, (trace, span, SpanId::INVALID), began, attributes, status);
     }
 
     /// An event was handed to a subscriber.
@@ -213,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delivery_is_told_once_and_forgotten_in_time() {
+    fn an_event_is_told_once_and_forgotten_in_time() {
         let mut recent = Recent::default();
         let trace = |n: usize| TraceId::from_bytes((n as u128 + 1).to_be_bytes());
         assert!(recent.is_new(trace(0)) && !recent.is_new(trace(0)));

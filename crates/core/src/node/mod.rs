@@ -84,6 +84,9 @@ pub enum NodeEnd {
     Evicted(Identity),
     /// It could not join, and trying again would not help.
     Refused(Arc<RegistryError>),
+    /// Its task was aborted, or panicked, as it does with a gauge of the application that panics. Nobody renews any more: the row is
+    /// swept, and the process should exit as after an eviction.
+    Broken,
 }
 
 /// A node of the cluster. Dropping it aborts its task without leaving; peers then sweep it.
@@ -168,8 +171,8 @@ impl Node {
     pub async fn ended(&self) -> NodeEnd {
         let mut end = self.end.clone();
         let ended = end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
-        // The sender is gone without a word only if the task was aborted or panicked: nobody renews any more.
-        ended.unwrap_or_else(|| NodeEnd::Evicted(self.status.borrow().identity.clone()))
+        // The sender is gone without a word.
+        ended.unwrap_or(NodeEnd::Broken)
     }
 
     /// Sends the next heartbeat at once, for stats that have just changed and that peers should not have to wait for. Does nothing

@@ -86,6 +86,19 @@ async fn a_node_whose_handle_is_gone_goes_on_until_its_task_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_whose_task_panics_says_so_and_may_act_no_longer_than_its_lease() {
+    let cluster = MemoryCluster::new();
+    let stats = StatsRegistry::default();
+    let node = Node::spawn(cluster.registry(), config("a", OnEviction::Rejoin), stats.clone());
+    node.joined().await.unwrap();
+    stats.gauge("shelf", || -> u64 { panic!("the application's own mistake") });
+    assert!(matches!(node.ended().await, NodeEnd::Broken));
+    assert!(matches!(node.leave(Duration::from_secs(1)).await, NodeEnd::Broken));
+    sleep(Timing::default().stale_threshold()).await;
+    assert!(!node.status().borrow().is_active());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leaving_node_is_gone_at_once_and_its_peers_hear_of_it() {
     let cluster = MemoryCluster::new();
     let (a, b) = (joined(&cluster, "a").await, joined(&cluster, "b").await);

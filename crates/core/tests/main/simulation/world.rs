@@ -201,6 +201,7 @@ impl World {
                 self.tally.refusals += 1;
                 assert!(process.contested, "{} was refused without a rival: {error}", process.identity());
             }
+            NodeEnd::Broken => panic!("the task of {} ended without a word", process.identity()),
         }
         // A supervisor starts again whatever has ended, unless the place is taken.
         if self.in_slot(process.slot).next().is_none() {
